@@ -1,0 +1,205 @@
+"""Arguments, exit codes, and which report goes where. `trainlint verify` hands its own arguments to the same `run`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from runtime_check.findings import Finding, FindingsError, read_findings, selected
+from runtime_check.options import UNITS, WRITES, Options
+from runtime_check.verify import EXIT_USAGE, Report, verify
+
+FORMATS = ("text", "json", "markdown")
+INTERRUPTED = 130
+
+
+#: Gives the JSON of a static check of the script, where there is a linter to make one.
+Check = Callable[[Options], str]
+
+
+def parser(program: str) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog=program,
+        description="Execute a training script for a few steps, several times, and say what holds it back.",
+        epilog="This runs the script's code. Arguments of the script go after `--`.",
+    )
+    made.add_argument("script", nargs="?", help="the training script")
+    made.add_argument("--cmd", help="a whole command line, in place of a script")
+    made.add_argument("--python", default=sys.executable, help="interpreter of the environment that has torch")
+    made.add_argument("--launcher", help='e.g. "torchrun --nproc_per_node=2"')
+    made.add_argument(
+        "--bootstrap", action="store_true", help="start the script through a runner, where PYTHONPATH is ignored"
+    )
+    made.add_argument("--steps", type=int, default=20, help="training steps to count (default: 20)")
+    made.add_argument("--warmup", type=int, default=5, help="steps before them (default: 5)")
+    made.add_argument("--unit", choices=UNITS, default="auto", help="what a step is")
+    made.add_argument("--timeout", type=float, default=900, help="seconds for everything (default: 900)")
+    made.add_argument("--deadline", type=float, default=300, help="seconds for one launch (default: 300)")
+    made.add_argument("--limit-train-batches", type=int, help="end training epochs after so many batches")
+    made.add_argument(
+        "--limit-eval-batches", type=int, default=8, help="end evaluations after so many batches (default: 8)"
+    )
+    made.add_argument("--no-eval", action="store_true", help="stop after the training steps, reach no evaluation")
+    made.add_argument("--device", default="auto", help="auto, cpu, or cuda:N")
+    made.add_argument("--no-shim", action="store_true", help="without a GPU, do not stand in for torch.cuda")
+    made.add_argument("--threads", type=int, help="OMP_NUM_THREADS of the script")
+    made.add_argument("--seed", default="0", help="a number, or none (default: 0)")
+    made.add_argument(
+        "--writes", choices=WRITES, default="redirect", help="writes to what was there: to copies, refused, or done"
+    )
+    made.add_argument("--offline", action="store_true", help="switch the Hub's clients offline")
+    made.add_argument("--env", action="append", default=[], metavar="K=V", help="environment variable of the script")
+    made.add_argument("--findings", help="JSON of `trainlint check`, or - for standard input")
+    made.add_argument("--only", action="append", default=[], help="codes or file:line of the findings to answer")
+    made.add_argument(
+        "--min-effect", type=float, help="least effect that counts (default: 0.03 on a CPU, 0.02 on a GPU)"
+    )
+    made.add_argument(
+        "--keep-run-dir", action="store_true", help="keep the folder with results and what was redirected"
+    )
+    made.add_argument("--output-format", choices=FORMATS, default="text")
+    made.add_argument("--output-file", help="write the report there")
+    made.add_argument("--fail-on", choices=("confirmed",), help="exit 1 if a finding is confirmed")
+    return made
+
+
+def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Ours, and the script's after `--`."""
+    if "--" not in arguments:
+        return arguments, []
+    at = arguments.index("--")
+    return arguments[:at], arguments[at + 1 :]
+
+
+def main(arguments: list[str], program: str = "python -m runtime_check", check: Check | None = None) -> int:
+    """Returns the exit code. `check` finds the findings when none are given."""
+    ours, scripts = split_arguments(arguments)
+    try:
+        given = parser(program).parse_args(ours)
+    except SystemExit as end:
+        return int(end.code or 0)
+    if (given.script is None) == (given.cmd is None):
+        return _usage("give a script, or a whole command with --cmd")
+    if given.cmd is not None and scripts:
+        return _usage("with --cmd the script's arguments belong into the command")
+    try:
+        options = _options(given, scripts)
+        if _problem(options) is not None:
+            return _usage(str(_problem(options)))
+        findings = _findings(given.findings, options, check)
+    except (ValueError, OSError) as error:
+        return _usage(str(error))
+    return run(options, findings, given.output_format, given.output_file, given.fail_on == "confirmed")
+
+
+def run(
+    options: Options, findings: list[Finding], output_format: str, output_file: str | None, fail_on_confirmed: bool
+) -> int:
+    """Verify and report. Returns the exit code."""
+    from runtime_check.report import terminal
+
+    if not options.keep_run_dir:
+        sys.stderr.write(
+            f"verify executes {options.name()}: its code runs on this machine, several times, a few steps each.\n"
+        )
+    try:
+        with terminal.progress() as show:
+            report = verify(options, selected(findings, options.only), show, fail_on_confirmed)
+    except KeyboardInterrupt:
+        sys.stderr.write("verify: interrupted; nothing of the run is left.\n")
+        return INTERRUPTED
+    _write(report, output_format, output_file)
+    return report.exit_code
+
+
+def _write(report: Report, output_format: str, output_file: str | None) -> None:
+    if output_format == "text":
+        from runtime_check.report import terminal
+
+        if output_file is None:
+            terminal.print_report(report)
+            return
+        text = "".join(line + "\n" for line, _ in terminal.lines(report))
+    elif output_format == "json":
+        from runtime_check.report.as_json import to_json
+
+        text = to_json(report)
+    else:
+        from runtime_check.report.markdown import to_markdown
+
+        text = to_markdown(report)
+    if output_file is None:
+        sys.stdout.write(text)
+    else:
+        Path(output_file).write_text(text, encoding="utf-8")
+    if report.failure is not None and (output_format != "text" or output_file is not None):
+        sys.stderr.write(f"verify: {report.failure}\n")
+
+
+def _problem(options: Options) -> str | None:
+    path = options.script_path()
+    if options.script is not None and path is not None and not path.is_file():
+        return f"there is no script {options.script}"
+    if options.steps < 1 or options.warmup < 1:
+        return "--steps and --warmup are 1 or more"
+    return None
+
+
+def _options(given: argparse.Namespace, scripts: list[str]) -> Options:
+    pairs = []
+    for entry in given.env:
+        name, equals, value = entry.partition("=")
+        if not equals or not name:
+            raise ValueError(f"--env takes NAME=VALUE, not {entry!r}")
+        pairs.append((name, value))
+    return Options(
+        script=given.script,
+        arguments=tuple(scripts),
+        command=given.cmd,
+        python=given.python,
+        launcher=given.launcher,
+        bootstrap=given.bootstrap,
+        steps=given.steps,
+        warmup=given.warmup,
+        unit=given.unit,
+        timeout_s=given.timeout,
+        deadline_s=given.deadline,
+        limit_train_batches=given.limit_train_batches,
+        limit_eval_batches=given.limit_eval_batches,
+        evaluate=not given.no_eval,
+        device=given.device,
+        shim=not given.no_shim,
+        threads=given.threads,
+        seed=seed_number(given.seed),
+        writes=given.writes,
+        offline=given.offline,
+        environment=tuple(pairs),
+        only=tuple(given.only),
+        min_effect=given.min_effect,
+        keep_run_dir=given.keep_run_dir,
+    )
+
+
+def seed_number(text: str) -> int | None:
+    if text == "none":
+        return None
+    if not text.isdigit():
+        raise ValueError(f"--seed is a number or none, not {text!r}")
+    return int(text)
+
+
+def _findings(source: str | None, options: Options, check: Check | None) -> list[Finding]:
+    if source is None:
+        return read_findings(check(options), options.cwd) if check is not None else []
+    text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+    try:
+        return read_findings(text, options.cwd)
+    except FindingsError as error:
+        raise ValueError(f"--findings {source}: {error}") from error
+
+
+def _usage(message: str) -> int:
+    sys.stderr.write(f"verify: {message}\n")
+    return EXIT_USAGE

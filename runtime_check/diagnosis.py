@@ -1,0 +1,220 @@
+"""What holds the run back, without any finding: the answer that a person would otherwise work out by hand.
+
+One bottleneck is named, in the order in which they hide one another: memory (nothing runs without it), data,
+synchronisation, compute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime_check.evidence import Evidence
+from runtime_check.experiments.memory import growth_per_step
+from runtime_check.machine import Utilisation
+from runtime_check.measures import bytes_text, steps_seen
+
+INPUT_BOUND = 0.15  # share of the step spent waiting for data from which on data is the bottleneck
+NEARLY_FULL = 0.9  # of the device's memory
+IDLE_GPU = 0.5
+JITTERY = 1.0  # the middle 80 % of the steps spread by the median step
+TOP_LINES = 10
+
+
+@dataclass(frozen=True)
+class Hotspot:
+    """A source line, with what it is listed for."""
+
+    file: str
+    line: int
+    amount: float  # bytes, or calls per step
+    what: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    bound: str  # input-bound, sync-bound, compute-bound, memory-bound, unknown
+    because: str
+    next_step: str
+    breakdown: dict[str, float] = field(default_factory=dict)
+    peak: dict[str, int] = field(default_factory=dict)  # phase -> bytes
+    peak_by_category: dict[str, int] = field(default_factory=dict)
+    growth_per_step: float | None = None
+    memory_lines: tuple[Hotspot, ...] = ()
+    sync_lines: tuple[Hotspot, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def diagnose(evidence: Evidence, utilisation: Utilisation | None, ran_out_of_memory: bool = False) -> Diagnosis:
+    bound, because, next_step = _bottleneck(evidence, utilisation, ran_out_of_memory)
+    memory = _memory(evidence)
+    phases = _phase_peaks(memory)
+    growth = growth_per_step(evidence.first(evidence.memory) or {}) if memory else None
+    grows = growth is not None and growth.low > 0
+    return Diagnosis(
+        bound=bound,
+        because=because,
+        next_step=next_step,
+        breakdown=evidence.shares or {},
+        peak=phases,
+        peak_by_category=_largest_phase(memory).get("by_category", {}),
+        growth_per_step=growth.value if growth is not None and grows else (0.0 if growth is not None else None),
+        memory_lines=_memory_lines(evidence, memory),
+        sync_lines=_sync_lines(evidence),
+        notes=tuple(_notes(evidence, memory, growth.value if growth is not None and grows else 0.0)),
+    )
+
+
+def _bottleneck(evidence: Evidence, utilisation: Utilisation | None, ran_out: bool) -> tuple[str, str, str]:
+    if ran_out:
+        return "memory-bound", "the run ran out of memory", "free memory first: see what held it"
+    timing = evidence.timing
+    if timing is None:
+        return "unknown", "no step was timed", "make the script reach a few steps"
+    full = _device_memory(evidence)
+    if full is not None and full >= NEARLY_FULL:
+        because = f"the peak takes {full:.0%} of the device's memory"
+        return "memory-bound", because, "activation checkpointing or autocast; then a larger batch"
+    if timing.wait_share >= INPUT_BOUND:
+        because = f"the step waits {timing.wait_share:.0%} of its time for data"
+        return "input-bound", because, _loader_advice(evidence)
+    syncs = _syncs_per_step(evidence)
+    gpu = utilisation.gpu if utilisation is not None else None
+    if evidence.cuda and syncs >= 1 and gpu is not None and gpu < IDLE_GPU:
+        because = f"the GPU is busy {gpu:.0%} of the time while the host waits for it {syncs:.1f} times a step"
+        return "sync-bound", because, "take the synchronising lines below out of the step"
+    shares = evidence.shares or {}
+    largest = max(shares, key=lambda name: shares[name]) if shares else "the step"
+    because = f"waiting for data takes {timing.wait_share:.1%} of the step"
+    if shares:
+        because += f"; {_PHASE_NAMES.get(largest, largest)} takes {shares[largest]:.0%}"
+    return "compute-bound", because, _compute_advice(largest, evidence, gpu)
+
+
+_PHASE_NAMES = {
+    "loader": "waiting for data",
+    "host_to_device": "host to device",
+    "forward": "forward and loss",
+    "backward": "backward",
+    "optimizer": "optimizer",
+    "other": "other",
+}
+
+
+def phase_name(phase: str) -> str:
+    return _PHASE_NAMES.get(phase, phase)
+
+
+def _loader_advice(evidence: Evidence) -> str:
+    result = evidence.first(evidence.timed) or {}
+    loaders = [loader for loader in result.get("loaders", ()) if loader["role"] == "train"]
+    if not loaders:
+        return "load the data in worker processes"
+    loader = max(loaders, key=lambda loader: loader["wait_ns"])
+    place = f"{loader['site'][0]}:{loader['site'][1]}"
+    if not loader["workers"]:
+        return f"num_workers=2 and more at {place} (it is 0)"
+    return f"more than num_workers={loader['workers']} at {place}, or less work per item"
+
+
+def _compute_advice(largest: str, evidence: Evidence, gpu: float | None) -> str:
+    if evidence.cuda and gpu is not None and gpu < IDLE_GPU:
+        return f"the GPU is busy {gpu:.0%} of the time: a larger batch, torch.compile, or a fused optimizer"
+    if largest == "other":
+        return "most of the step is outside forward, backward and optimizer: look at what the loop does between them"
+    if largest == "optimizer":
+        return "a fused or foreach optimizer, or fewer, larger parameters"
+    return "autocast and torch.compile on a GPU; a larger batch where memory allows"
+
+
+def _syncs_per_step(evidence: Evidence) -> float:
+    result = evidence.first(evidence.observed)
+    steps = evidence.observed_steps
+    if result is None or not steps:
+        return 0.0
+    return float(sum(site["calls"] for site in result.get("syncs", ())) / steps)
+
+
+def _device_memory(evidence: Evidence) -> float | None:
+    result = evidence.first(evidence.memory)
+    cuda = result.get("cuda_memory") if result else None
+    if not cuda or not cuda["steps"]:
+        return None
+    return float(max(step["reserved"] for step in cuda["steps"]) / cuda["total"])
+
+
+def _memory(evidence: Evidence) -> dict[str, Any]:
+    result = evidence.first(evidence.memory)
+    return dict(result.get("memory") or {}) if result else {}
+
+
+def _phase_peaks(memory: dict[str, Any]) -> dict[str, int]:
+    """`train` takes in the steps of the warm-up."""
+    phases = {name: phase["peak"] for name, phase in memory.get("phases", {}).items()}
+    train = max(phases.pop("start", 0), phases.get("train", 0))
+    return (
+        {"train": train, **{name: peak for name, peak in phases.items() if name == "eval"}} if phases or train else {}
+    )
+
+
+def _largest_phase(memory: dict[str, Any]) -> dict[str, Any]:
+    phases = list(memory.get("phases", {}).items())
+    if not phases:
+        return {}
+    # Of equal peaks the training phase: in "start" the gradients of the first steps were not yet told apart.
+    return dict(max(phases, key=lambda item: (item[1]["peak"], item[0] == "train"))[1])
+
+
+def _memory_lines(evidence: Evidence, memory: dict[str, Any]) -> tuple[Hotspot, ...]:
+    cuda = (evidence.first(evidence.memory) or {}).get("cuda_memory")
+    entries = cuda["by_line"] if cuda and cuda["by_line"] else _largest_phase(memory).get("by_line", ())
+    return tuple(Hotspot(e["file"], e["line"], e["bytes"], e.get("category", "")) for e in entries[:TOP_LINES])
+
+
+def _sync_lines(evidence: Evidence) -> tuple[Hotspot, ...]:
+    result = evidence.first(evidence.observed)
+    steps = evidence.observed_steps
+    if result is None or not steps:
+        return ()
+    sites = [site for site in result.get("syncs", ()) if site["calls"]]
+    return tuple(
+        Hotspot(s["file"], s["line"], s["calls"] / max(steps, s["steps"]), s["what"]) for s in sites[:TOP_LINES]
+    )
+
+
+def _notes(evidence: Evidence, memory: dict[str, Any], growth: float) -> list[str]:
+    notes: list[str] = []
+    timing = evidence.timing
+    if timing is not None and timing.jitter >= JITTERY and len(timing.steps_ms) >= 5:
+        notes.append(f"step times spread widely: p10 {timing.p10_ms:.1f} ms, p90 {timing.p90_ms:.1f} ms")
+    if growth > 0:
+        notes.append(f"live tensor bytes rise by {bytes_text(growth)} a step")
+    if memory.get("compiled"):
+        notes.append("memory by line is for the eager program (torch.compile is off under the tracker)")
+    notes.extend(_straggler_notes(evidence))
+    observed = evidence.first(evidence.observed)
+    behaviours = (observed or {}).get("behaviours") or {}
+    if behaviours.get("not_finite_gradients"):
+        notes.append(
+            f"{behaviours['not_finite_gradients']} gradients were not finite in {steps_seen(observed or {})} steps"
+        )
+    return notes
+
+
+def _straggler_notes(evidence: Evidence) -> list[str]:
+    """DDP makes all ranks' steps equally long; a slow one shows in the time to its first backward."""
+    from runtime_check.measures import timing
+
+    times = {}
+    for result in evidence.ranks(evidence.timed):
+        measured = timing(result)
+        if measured is not None and measured.to_backward_ms is not None:
+            times[result["rank"]] = measured.to_backward_ms
+    if len(times) < 2:
+        return []
+    slow, fast = max(times, key=lambda rank: times[rank]), min(times, key=lambda rank: times[rank])
+    timing_ = evidence.timing
+    if timing_ is None or times[slow] - times[fast] < max(1.0, 0.2 * timing_.median_ms):
+        return []
+    late, early = f"{times[slow]:.1f} ms", f"{times[fast]:.1f} ms"
+    return [f"rank {slow} is a straggler: its first backward comes after {late}, that of rank {fast} after {early}"]

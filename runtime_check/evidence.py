@@ -1,0 +1,77 @@
+"""All that the passes saw, and the answer that an experiment gives from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from runtime_check.findings import Finding
+from runtime_check.launch import Outcome
+from runtime_check.measures import Timing, breakdown, forward_batch, steps_seen, timing, with_batch
+
+
+class Verdict(str, Enum):
+    CONFIRMED = "confirmed"
+    REFUTED = "refuted"
+    INCONCLUSIVE = "inconclusive"
+    NOT_RUN = "not_run"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the run says of one claim. `why` always holds the number that decided."""
+
+    verdict: Verdict
+    why: str
+    metric: str = ""  # what was tested: syncs_per_step, eval_graph_bytes, loader_wait_share, ...
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Outcomes of the passes; a pass that was not launched or did not step is None."""
+
+    min_effect: float
+    cuda: bool
+    observed: Outcome | None = None  # syncs and behaviours
+    memory: Outcome | None = None
+    broken_down: Outcome | None = None
+    timed: Outcome | None = None
+    spawned: Outcome | None = None
+    failed: Outcome | None = None  # the launch in which the script failed before its first step
+
+    def ranks(self, outcome: Outcome | None) -> list[dict[str, Any]]:
+        return outcome.results if outcome is not None else []
+
+    def first(self, outcome: Outcome | None) -> dict[str, Any] | None:
+        ranks = self.ranks(outcome)
+        return ranks[0] if ranks else None
+
+    @property
+    def timing(self) -> Timing | None:
+        result = self.first(self.timed)
+        measured = timing(result) if result is not None else None
+        if measured is None or measured.batch_size is not None:
+            return measured
+        # Without a loader the batch is what the forward was given, which only the breakdown looks at.
+        other = self.first(self.broken_down)
+        return with_batch(measured, forward_batch(other)) if other is not None else measured
+
+    @property
+    def shares(self) -> dict[str, float] | None:
+        result = self.first(self.broken_down)
+        return breakdown(result) if result is not None else None
+
+    @property
+    def observed_steps(self) -> int:
+        return max((steps_seen(result) for result in self.ranks(self.observed)), default=0)
+
+
+#: An experiment: the finding's claim against what was seen.
+Experiment = Callable[[Finding, Evidence], Answer]
+
+
+def no_steps(what: str) -> Answer:
+    return Answer(Verdict.INCONCLUSIVE, f"the run gave no {what}: it had no step after the warm-up")

@@ -1,0 +1,101 @@
+"""Claims about loaders: does the step wait for data, and what does starting the loader cost?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime_check.evidence import Answer, Evidence, Experiment, Verdict, no_steps
+from runtime_check.findings import Finding
+from runtime_check.statistics import median, share
+
+
+def loader_wait(finding: Finding, evidence: Evidence) -> Answer:
+    """The wait bounds what a faster loader can save, roughly: moving the work out also speeds up the rest."""
+    timing = evidence.timing
+    if timing is None:
+        return no_steps("step times")
+    delta = evidence.min_effect
+    wait = timing.wait_share
+    loader = _loader_at(finding, evidence)
+    seen = {"loader_wait_share": wait, "step_ms": timing.median_ms, "loader": loader}
+    workers = f" (num_workers={loader['workers']})" if loader else ""
+    if wait < delta / 2:
+        text = f"the step waits {wait:.1%} of its time for data{workers}: nothing to gain"
+        return Answer(Verdict.REFUTED, text, "loader_wait_share", seen)
+    if wait >= delta:
+        text = f"the step waits {wait:.0%} of its {timing.median_ms:.1f} ms for data{workers}"
+        return Answer(Verdict.CONFIRMED, text, "loader_wait_share", seen)
+    text = f"the step waits {wait:.1%} of its time for data, near the least that counts ({delta:.0%})"
+    return Answer(Verdict.INCONCLUSIVE, text, "loader_wait_share", seen)
+
+
+def loader_start(finding: Finding, evidence: Evidence) -> Answer:
+    """Making an iterator and getting its first batch, against the steps between two of them."""
+    timing = evidence.timing
+    if timing is None:
+        return no_steps("step times")
+    starts, loader = _starts(finding, evidence)
+    if loader is None:
+        return Answer(Verdict.INCONCLUSIVE, "no loader that was made on this line was iterated", "loader_start_share")
+    cost_ms = median(starts[1:] or starts) / 1e6
+    batches = _batches_per_turn(loader)
+    epoch_ms = batches * timing.median_ms
+    part = share(cost_ms, epoch_ms + cost_ms)
+    seen = {
+        "start_ms": cost_ms,
+        "batches_per_turn": batches,
+        "share": part,
+        "starts_seen": len(starts),
+        "loader": loader,
+    }
+    turn = f"{batches:.0f} batches of {timing.median_ms:.1f} ms"
+    text = f"each new iterator costs {cost_ms:.0f} ms before its first batch, for {turn}"
+    if len(starts) < 2:
+        return Answer(Verdict.INCONCLUSIVE, text + "; only one start was seen", "loader_start_share", seen)
+    if part >= evidence.min_effect:
+        return Answer(Verdict.CONFIRMED, f"{text}: {part:.0%} of the time", "loader_start_share", seen)
+    if part < evidence.min_effect / 2:
+        return Answer(Verdict.REFUTED, f"{text}: {part:.1%} of the time", "loader_start_share", seen)
+    return Answer(Verdict.INCONCLUSIVE, f"{text}: {part:.1%} of the time", "loader_start_share", seen)
+
+
+def _loaders_at(finding: Finding, evidence: Evidence) -> list[dict[str, Any]]:
+    """From the pass that had most turns: the timing pass rarely reaches a second epoch."""
+    found: list[dict[str, Any]] = []
+    for outcome in (evidence.timed, evidence.broken_down):
+        result = evidence.first(outcome)
+        here = [
+            loader
+            for loader in (result or {}).get("loaders", ())
+            if finding.covers(loader["site"][0], loader["site"][1])
+        ]
+        if sum(loader["iterators"] for loader in here) > sum(loader["iterators"] for loader in found):
+            found = here
+    return found
+
+
+def _loader_at(finding: Finding, evidence: Evidence) -> dict[str, Any] | None:
+    result = evidence.first(evidence.timed)
+    loaders = (result or {}).get("loaders", [])
+    here = [loader for loader in loaders if finding.covers(loader["site"][0], loader["site"][1])]
+    trained = here or [loader for loader in loaders if loader["role"] == "train"]
+    return trained[0] if trained else None
+
+
+def _starts(finding: Finding, evidence: Evidence) -> tuple[list[float], dict[str, Any] | None]:
+    loaders = _loaders_at(finding, evidence)
+    if not loaders:  # TL315 points at `next(iter(loader))`, not at the loader
+        result = evidence.first(evidence.timed)
+        loaders = [loader for loader in (result or {}).get("loaders", ()) if loader["role"] == "train"][:1]
+    starts = [float(start) for loader in loaders for start in loader["start_ns"]]
+    return starts, (loaders[0] if loaders else None)
+
+
+def _batches_per_turn(loader: dict[str, Any]) -> float:
+    taken = share(float(loader["batches"]), float(loader["iterators"]))
+    if loader["length"] and (loader["ended_early"] or loader["iterators"] < 3):
+        return float(loader["length"])  # turns were cut short by us, or by the end of the run
+    return max(1.0, taken)
+
+
+EXPERIMENTS: dict[str, Experiment] = {"loader_wait": loader_wait, "loader_start": loader_start}

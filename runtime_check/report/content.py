@@ -1,0 +1,146 @@
+"""The report as blocks of plain lines: what terminal and Markdown both say, said once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from runtime_check.diagnosis import Diagnosis, phase_name
+from runtime_check.evidence import Verdict
+from runtime_check.measures import bytes_text, timing
+from runtime_check.report.side_effects import gather
+from runtime_check.verify import Report
+
+EXECUTES = "verify executed the script: its code ran on this machine, for a few steps, several times."
+
+
+@dataclass(frozen=True)
+class Row:
+    """A finding's answer, ready to be laid out."""
+
+    code: str
+    place: str
+    verdict: Verdict
+    why: str
+
+
+def short(path: str, report: Report) -> str:
+    """Relative to where the script is run, if it lies below."""
+    base = str(report.options.cwd.absolute()) + os.sep
+    return path[len(base) :] if path.startswith(base) else path
+
+
+def rows(report: Report) -> list[Row]:
+    return [Row(finding.code, finding.place, answer.verdict, answer.why) for finding, answer in report.answers]
+
+
+def head(report: Report) -> list[str]:
+    """What was run and what a step is."""
+    evidence = report.evidence
+    result = evidence.first(evidence.timed) or evidence.first(evidence.observed)
+    if result is None:
+        return []
+    anchor = result["anchor"]
+    unit = f"one step of {result['optimizers'][anchor]['type']}" if anchor is not None else f"one {result['unit']}"
+    device = result["device"] or f"CPU, {result['threads']} threads"
+    ranks = f", {result['world']} ranks" if result["world"] > 1 else ""
+    lines = [f"a step is {unit}; torch {result['torch']} on {device}{ranks}"]
+    if report.shim:
+        lines.append(
+            "no CUDA here: the script asks for it and was run on the CPU through a stand-in for torch.cuda "
+            "(--no-shim turns that off). Lines, loaders and bytes hold; step times are this CPU's."
+        )
+    return lines
+
+
+def speed(report: Report) -> list[str]:
+    measured = report.evidence.timing
+    if measured is None:
+        return []
+    spread = f"p10 {measured.p10_ms:.2f}, p90 {measured.p90_ms:.2f}, {len(measured.steps_ms)} steps"
+    lines = [f"step {measured.median_ms:.2f} ms ({spread}, nothing instrumented)"]
+    if measured.samples_per_s:
+        batch = f", batch size {measured.batch_size:.0f}" if measured.batch_size else ""
+        tokens = f", {measured.tokens_per_s:,.0f} tokens/s" if measured.tokens_per_s else ""
+        lines.append(f"throughput {measured.samples_per_s:,.1f} samples/s{tokens}{batch}")
+    excluded = ", ".join(f"{count} with {why.replace('_', ' ')}" for why, count in sorted(measured.excluded.items()))
+    if excluded:
+        lines.append(f"left out of the step time: {excluded}")
+    for result in report.evidence.ranks(report.evidence.timed)[1:]:
+        other = timing(result)
+        if other is not None:
+            lines.append(f"rank {result['rank']}: step {other.median_ms:.2f} ms")
+    return lines
+
+
+def breakdown(diagnosis: Diagnosis) -> list[tuple[str, float]]:
+    """Phase and share, in the order of a step."""
+    order = ("loader", "host_to_device", "forward", "backward", "optimizer", "other")
+    return [
+        (phase_name(name), diagnosis.breakdown[name]) for name in order if diagnosis.breakdown.get(name, 0) >= 0.0005
+    ]
+
+
+def memory(report: Report) -> list[str]:
+    diagnosis = report.diagnosis
+    if diagnosis is None or not diagnosis.peak:
+        return []
+    peaks = ", ".join(f"{phase} {bytes_text(size)}" for phase, size in diagnosis.peak.items())
+    lines = [f"peak of live tensors: {peaks}"]
+    if diagnosis.peak_by_category:
+        parts = [f"{name} {bytes_text(size)}" for name, size in list(diagnosis.peak_by_category.items())[:6]]
+        lines.append("at the peak: " + ", ".join(parts))
+    return lines
+
+
+def loaders(report: Report) -> list[str]:
+    evidence = report.evidence
+    lines = []
+    for loader in (evidence.first(evidence.broken_down) or evidence.first(evidence.timed) or {}).get("loaders", ()):
+        later = loader["batches"] - len(loader["start_ns"])
+        wait = f"{loader['wait_ns'] / later / 1e6:.2f} ms a batch" if later > 0 else "one batch only"
+        start = sorted(loader["start_ns"])[len(loader["start_ns"]) // 2] / 1e6 if loader["start_ns"] else 0.0
+        role = {"train": "training", "eval": "evaluation"}.get(loader["role"], "unused")
+        lines.append(
+            f"{role} loader {short(loader['site'][0], report)}:{loader['site'][1]}: waits {wait}, "
+            f"{start:.0f} ms to its first batch "
+            f"(num_workers={loader['workers']}, batch_size={loader['batch_size']})"
+        )
+    return lines
+
+
+def side_effects(report: Report) -> list[str]:
+    effects = gather(report.outcomes)
+    lines = []
+    if effects.moved:
+        made = ", ".join(f"{short(path, report)} ({bytes_text(size)})" for path, size in effects.moved[:6])
+        more = f" and {len(effects.moved) - 6} more" if len(effects.moved) > 6 else ""
+        lines.append(f"made in the project and taken away again: {made}{more}")
+    if effects.redirected:
+        copied = ", ".join(short(path, report) for path in effects.redirected[:6])
+        lines.append(f"written to a copy, originals untouched: {copied}")
+    if effects.kept:
+        kept = ", ".join(f"{short(path, report)} ({operation})" for path, operation in effects.kept[:6])
+        lines.append(f"the script deleted or renamed these; it no longer saw them, they are still there: {kept}")
+    if effects.refused:
+        refused = ", ".join(f"{operation} {short(path, report)}" for path, operation in effects.refused[:6])
+        lines.append(f"refused: {refused}")
+    if effects.elsewhere:
+        lines.append(f"made outside the project and left there: {', '.join(effects.elsewhere[:6])}")
+    if effects.commands:
+        lines.append(f"other programs that the script ran, not guarded: {', '.join(effects.commands[:4])}")
+    return lines
+
+
+def utilisation(report: Report) -> list[str]:
+    used = report.utilisation
+    if used is None:
+        return []
+    parts = []
+    if used.cpu is not None:
+        parts.append(f"CPU {used.cpu:.0%} of {report.host['cpus']} cores")
+    if used.memory_used is not None and used.memory_total:
+        parts.append(f"memory {bytes_text(used.memory_used)} of {bytes_text(used.memory_total)}")
+    if used.gpu is not None:
+        parts.append(f"GPU {used.gpu:.0%}")
+    return [f"machine while timing: {', '.join(parts)}"] if parts else []

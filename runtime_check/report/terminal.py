@@ -1,0 +1,135 @@
+"""The report for a person at a terminal, with rich where it is installed and as plain text where not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from runtime_check.evidence import Verdict
+from runtime_check.measures import bytes_text
+from runtime_check.report import content
+from runtime_check.verify import Report
+
+_STYLE = {
+    Verdict.CONFIRMED: "bold red",
+    Verdict.REFUTED: "green",
+    Verdict.INCONCLUSIVE: "yellow",
+    Verdict.NOT_RUN: "dim",
+}
+_BAR = 30  # characters for a whole step
+
+
+def print_report(report: Report, file: TextIO | None = None) -> None:
+    write = _writer(file or sys.stdout)
+    for line, style in lines(report):
+        write(line, style)
+
+
+def lines(report: Report) -> Iterator[tuple[str, str]]:
+    """Text and rich style, line by line."""
+    for line in content.head(report):
+        yield line, "dim"
+    if report.failure is not None and not report.out_of_memory:
+        yield "", ""
+        yield report.failure, "bold"
+    if report.out_of_memory:
+        yield "", ""
+        for number, line in enumerate(report.out_of_memory):
+            yield line, "bold red" if number == 0 else ""
+    diagnosis = report.diagnosis
+    if diagnosis is not None:
+        yield "", ""
+        yield f"{diagnosis.bound}: {diagnosis.because}", "bold"
+        yield f"next: {diagnosis.next_step}", ""
+        yield "", ""
+        for line in content.speed(report):
+            yield line, ""
+        for name, part in content.breakdown(diagnosis):
+            yield f"  {name:<18}{part:6.1%}  {'#' * round(part * _BAR)}", ""
+        for line in (*content.loaders(report), *content.memory(report), *content.utilisation(report)):
+            yield line, ""
+        if diagnosis.memory_lines:
+            yield "memory at the peak, by line:", "bold"
+            for hot in diagnosis.memory_lines:
+                yield f"  {bytes_text(hot.amount):>10}  {content.short(hot.file, report)}:{hot.line}  {hot.what}", ""
+        if diagnosis.sync_lines:
+            yield _sync_title(report), "bold"
+            for hot in diagnosis.sync_lines:
+                yield f"  {hot.amount:>10.2f}  {content.short(hot.file, report)}:{hot.line}  {hot.what}", ""
+        for note in diagnosis.notes:
+            yield f"note: {note}", "yellow"
+    if report.answers:
+        yield "", ""
+        for row in content.rows(report):
+            verdict = row.verdict.value.replace("_", " ").upper()
+            yield f"{row.code}  {row.place}  {verdict}  {row.why}", _STYLE[row.verdict]
+    if report.warnings or content.side_effects(report):
+        yield "", ""
+    for warning in report.warnings:
+        yield f"warning: {warning}", "yellow"
+    for line in content.side_effects(report):
+        yield line, "dim"
+
+
+def _sync_title(report: Report) -> str:
+    return (
+        "synchronisations per step, by line:" if report.evidence.cuda else "would synchronise a GPU, per step, by line:"
+    )
+
+
+def _writer(file: TextIO) -> Any:
+    try:
+        from rich.console import Console
+        from rich.text import Text
+    except ImportError:
+        return lambda line, style: file.write(line + "\n")
+    console = Console(file=file, highlight=False, soft_wrap=True)
+    return lambda line, style: console.print(Text(line, style=style))
+
+
+@contextmanager
+def progress(file: TextIO | None = None) -> Iterator[Any]:
+    """What is being done, on standard error while it runs. Gives `show(pass, passes, number, done, asked)`."""
+    stream = file or sys.stderr
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    except ImportError:
+        yield _plain_progress(stream)
+        return
+    console = Console(file=stream)
+    if not console.is_terminal:
+        yield _plain_progress(stream)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} steps"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        tasks: dict[int, Any] = {}
+
+        def show(name: str, passes: int, number: int, done: int, asked: int) -> None:
+            if number not in tasks:
+                for earlier in tasks.values():
+                    bar.remove_task(earlier)
+                tasks.clear()
+                tasks[number] = bar.add_task(f"pass {number}/{passes}: {name}", total=asked)
+            bar.update(tasks[number], completed=min(done, asked))
+
+        yield show
+
+
+def _plain_progress(stream: TextIO) -> Any:
+    told: set[int] = set()
+
+    def show(name: str, passes: int, number: int, done: int, asked: int) -> None:
+        if number not in told:
+            told.add(number)
+            stream.write(f"verify: pass {number} of {passes} ({name}), {asked} steps\n")
+            stream.flush()
+
+    return show

@@ -1,0 +1,241 @@
+"""One `verify`: launch the passes, answer the findings, say what holds the run back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from runtime_check import machine, messages
+from runtime_check.claims import EXPERIMENTS as CLAIMS
+from runtime_check.claims import reason_not_run
+from runtime_check.diagnosis import Diagnosis, diagnose
+from runtime_check.evidence import Answer, Evidence, Verdict
+from runtime_check.experiments import EXPERIMENTS
+from runtime_check.findings import Finding
+from runtime_check.launch import Outcome, Pass, Session
+from runtime_check.machine import Sampler, Utilisation
+from runtime_check.measures import steps_seen
+from runtime_check.options import Options
+from runtime_check.plan import Plan, make_plan
+
+MIN_EFFECT_CPU = 0.03
+MIN_EFFECT_GPU = 0.02
+
+EXIT_RAN = 0
+EXIT_CONFIRMED = 1
+EXIT_USAGE = 2
+EXIT_NOTHING_MEASURED = 3
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that one `verify` has to say. `failure`: why there is no measurement; then `exit_code` is not 0."""
+
+    options: Options
+    exit_code: int
+    host: dict[str, Any]
+    evidence: Evidence
+    outcomes: tuple[Outcome, ...] = ()
+    answers: tuple[tuple[Finding, Answer], ...] = ()
+    diagnosis: Diagnosis | None = None
+    utilisation: Utilisation | None = None
+    failure: str | None = None
+    out_of_memory: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    shim: bool = False
+
+
+@dataclass
+class _Progress:
+    """What is being done, for whoever shows it: `show(pass, number of passes, number, steps done, steps asked)`."""
+
+    show: Callable[[str, int, int, int, int], None] = field(default=lambda *_: None)
+
+
+def verify(
+    options: Options,
+    findings: list[Finding] | None = None,
+    show: Callable[[str, int, int, int, int], None] | None = None,
+    fail_on_confirmed: bool = False,
+) -> Report:
+    """Run the user's script a few times for a few steps each. Nothing of it is left when this returns."""
+    plan = make_plan(findings or [])
+    progress = _Progress(show) if show is not None else _Progress()
+    session = Session(options)
+    try:
+        return _Run(options, plan, session, progress, fail_on_confirmed).report()
+    finally:
+        session.close()
+
+
+class _Run:
+    def __init__(
+        self, options: Options, plan: Plan, session: Session, progress: _Progress, fail_on_confirmed: bool
+    ) -> None:
+        self.options = options
+        self.plan = plan
+        self.session = session
+        self.progress = progress
+        self.fail_on_confirmed = fail_on_confirmed
+        self.host = machine.describe()
+        self.outcomes: list[Outcome] = []
+        self.by_name: dict[str, Outcome] = {}
+        self.utilisation: Utilisation | None = None
+        self.short: str | None = None  # said when the script has fewer steps than were asked for
+
+    def report(self) -> Report:
+        first, *others = self.plan.passes
+        outcome = self._launch(first, 1)
+        if not outcome.stepped and not self.session.shim and self.options.shim and messages.needs_cuda(outcome):
+            self.session.shim = True
+            self.outcomes.clear()  # what failed without it says nothing about the script
+            outcome = self._launch(first, 1)
+        if not outcome.stepped:
+            return self._failed(outcome)
+        if self._adapt_to_short_script(outcome):
+            outcome = self._launch(first, 1)
+        for number, wanted in enumerate(others, 2):
+            if self.session.left_s() < 5:
+                break
+            self._launch(wanted, number)
+        return self._succeeded()
+
+    def _launch(self, wanted: Pass, number: int) -> Outcome:
+        total, asked = len(self.plan.passes), self.options.warmup + self.options.steps
+
+        def steps(done: int) -> None:
+            self.progress.show(wanted.name, total, number, done, asked)
+
+        steps(0)
+        if wanted.instruments:
+            outcome = self.session.launch(wanted, steps)
+        else:
+            with Sampler() as sampler:
+                outcome = self.session.launch(wanted, steps)
+            self.utilisation = sampler.result()
+        self.outcomes.append(outcome)
+        if outcome.stepped or wanted.few_steps:
+            self.by_name[wanted.name] = outcome
+        return outcome
+
+    def _adapt_to_short_script(self, outcome: Outcome) -> bool:
+        """A script that ends within the warm-up is measured with less of it, rather than not at all."""
+        result = outcome.results[0]
+        boundaries = len(result["boundaries_ns"])
+        if result["why"] != "script_ended" or steps_seen(result) > 0 or boundaries < 3:
+            return False
+        self.short = messages.fewer_steps(self.options, outcome)
+        self.options = replace(self.options, warmup=1, steps=boundaries - 2)
+        self.session.options = self.options
+        return True
+
+    def _evidence(self, failed: Outcome | None = None) -> Evidence:
+        cuda = any(result["device"] for outcome in self.outcomes for result in outcome.results)
+        delta = self.options.min_effect
+        if delta is None:
+            delta = MIN_EFFECT_GPU if cuda else MIN_EFFECT_CPU
+        return Evidence(
+            min_effect=delta,
+            cuda=cuda,
+            observed=self.by_name.get("observe"),
+            memory=self.by_name.get("memory"),
+            broken_down=self.by_name.get("breakdown"),
+            timed=self.by_name.get("timing"),
+            spawned=self.by_name.get("spawn"),
+            failed=failed,
+        )
+
+    def _answers(self, evidence: Evidence) -> tuple[tuple[Finding, Answer], ...]:
+        answered = [(finding, EXPERIMENTS[CLAIMS[finding.code]](finding, evidence)) for finding in self.plan.answered]
+        reasons = [(finding, Answer(Verdict.NOT_RUN, reason_not_run(finding.code))) for finding in self.plan.not_run]
+        return tuple(sorted(answered + reasons, key=lambda pair: (pair[0].path, pair[0].row, pair[0].code)))
+
+    def _failed(self, outcome: Outcome) -> Report:
+        ran_out = _ran_out_of_memory([outcome])
+        if ran_out is not None and self.session.left_s() > 5:
+            outcome = self._memory_of_failure(outcome)
+            ran_out = _ran_out_of_memory([outcome]) or ran_out
+        evidence = self._evidence(failed=outcome)
+        code, text = _failure(self.options, outcome)
+        answers = self._answers(evidence)
+        report = self._report(evidence, code, answers)
+        if ran_out is not None:
+            lines = messages.out_of_memory(ran_out, evidence.cuda)
+            diagnosis = diagnose(evidence, self.utilisation, ran_out_of_memory=True)
+            return replace(report, failure=lines[0], out_of_memory=tuple(lines), diagnosis=diagnosis)
+        return replace(report, failure=text)
+
+    def _memory_of_failure(self, outcome: Outcome) -> Outcome:
+        """Run out of memory once more under the memory pass, which knows what holds it."""
+        again = self._launch(Pass("memory", ("memory",), until_eval=True), 2)
+        return again if _ran_out_of_memory([again]) is not None else outcome
+
+    def _succeeded(self) -> Report:
+        evidence = self._evidence()
+        ran_out = _ran_out_of_memory(self.outcomes)
+        lines = messages.out_of_memory(ran_out, evidence.cuda) if ran_out is not None else []
+        answers = self._answers(evidence)
+        confirmed = any(answer.verdict is Verdict.CONFIRMED for _, answer in answers)
+        code = EXIT_CONFIRMED if self.fail_on_confirmed and confirmed else EXIT_RAN
+        if evidence.timing is None and not answers and ran_out is None:
+            code = EXIT_NOTHING_MEASURED
+        report = self._report(evidence, code, answers)
+        diagnosis = diagnose(evidence, self.utilisation, ran_out_of_memory=ran_out is not None)
+        return replace(report, diagnosis=diagnosis, out_of_memory=tuple(lines))
+
+    def _report(self, evidence: Evidence, code: int, answers: tuple[tuple[Finding, Answer], ...]) -> Report:
+        return Report(
+            options=self.options,
+            exit_code=code,
+            host=self.host,
+            evidence=evidence,
+            outcomes=tuple(self.outcomes),
+            answers=answers,
+            utilisation=self.utilisation,
+            warnings=tuple(self._warnings()),
+            shim=self.session.shim,
+        )
+
+    def _warnings(self) -> list[str]:
+        found: list[str | None] = [self.short]
+        for outcome in self.outcomes:
+            found += [messages.missing_ranks(outcome), messages.fewer_steps(self.options, outcome)]
+            found += [messages.every_step_skipped(result) for result in outcome.results[:1]]
+            if (
+                outcome.run.name in ("observe", "memory", "breakdown", "timing")
+                and self.by_name
+                and not outcome.stepped
+            ):
+                found.append(f"the {outcome.run.name} pass made no step; what it would have shown is missing.")
+            found += [f"an instrument failed: {text.strip().splitlines()[-1]}" for text in outcome.probe_errors]
+        if len(self.outcomes) < len(self.plan.passes) and self.by_name:
+            found.append("the time was up before all passes had run (--timeout).")
+        try:
+            found.append(messages.busy_machine(os.getloadavg()[0], machine.usable_cpus()))
+        except (OSError, AttributeError):
+            pass
+        return list(dict.fromkeys(text for text in found if text))
+
+
+def _failure(options: Options, outcome: Outcome) -> tuple[int, str]:
+    """Exit code and text for a launch that gave no step."""
+    if outcome.fault:
+        return EXIT_USAGE, messages.ended_before_a_step(options, outcome)
+    if outcome.results:  # hooks fired, but the clock never came to a boundary
+        made = messages.fewer_steps(options, outcome)
+        return EXIT_NOTHING_MEASURED, made or "the script made no whole step."
+    if outcome.why == "deadline":
+        if not outcome.torches and not outcome.waiting_for_input and not outcome.hellos:
+            return EXIT_NOTHING_MEASURED, messages.hooks_not_seen(options, outcome)
+        return EXIT_NOTHING_MEASURED, messages.no_step_in_time(options, outcome)
+    if not outcome.hellos or (not outcome.torches and outcome.exit_code == 0):
+        return EXIT_NOTHING_MEASURED, messages.hooks_not_seen(options, outcome)
+    return EXIT_USAGE, messages.ended_before_a_step(options, outcome)
+
+
+def _ran_out_of_memory(outcomes: list[Outcome]) -> dict[str, Any] | None:
+    """The error of the launch that ran out of memory; one that knows what held it, if there is one."""
+    errors = [error for outcome in outcomes for error in outcome.errors if error["out_of_memory"]]
+    return max(errors, key=lambda error: "memory" in error) if errors else None

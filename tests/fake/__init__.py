@@ -1,0 +1,1 @@
+"""An analysis of three simple rules, for tests of what surrounds the analysis."""

@@ -1,0 +1,187 @@
+"""What the timing pass costs: its hooks per step in nanoseconds, and a comparison with them on and off in one process.
+
+    python tests/runtime_check/measure_overhead.py [mlp|resnet] [processes] [rounds]
+
+Rounds are ABBA, a block is one step. The process is the replicate: the median of the log ratios of each, and a t
+interval over them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+T95 = {2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365}  # by degrees of freedom
+
+
+def load_probe() -> None:
+    root = ROOT / "runtime_check" / "probe"
+    spec = importlib.util.spec_from_file_location(
+        "_trainlint_probe", root / "__init__.py", submodule_search_locations=[str(root)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["_trainlint_probe"] = module
+    spec.loader.exec_module(module)
+
+
+def model_and_batch(torch: Any, name: str) -> tuple[Any, Any, Any]:
+    nn = torch.nn
+    if name == "mlp":
+        layers = [nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)]
+        return nn.Sequential(*layers), torch.randn(4096, 256), 128
+
+    class Block(nn.Module):
+        def __init__(self, inside: int, outside: int, stride: int) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
+            self.second = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
+            self.norms = nn.ModuleList([nn.BatchNorm2d(outside), nn.BatchNorm2d(outside)])
+            self.short = nn.Conv2d(inside, outside, 1, stride, bias=False) if stride > 1 or inside != outside else None
+
+        def forward(self, x: Any) -> Any:
+            kept = x if self.short is None else self.short(x)
+            x = torch.relu(self.norms[0](self.first(x)))
+            return torch.relu(self.norms[1](self.second(x)) + kept)
+
+    widths = [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2)]
+    blocks = [Block(*width) for width in widths] + [Block(512, 512, 1)]
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)]
+    model = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), *blocks, *head)
+    return model, torch.randn(64, 3, 128, 128), 4
+
+
+def one_process(name: str, rounds: int) -> dict[str, float]:
+    import torch
+
+    torch.set_num_threads(1)
+    load_probe()
+    from torch.optim import optimizer as optimizers
+    from torch.utils.data import DataLoader, TensorDataset, dataloader
+
+    owners = [
+        (torch.autograd, "backward"),
+        (torch.nn.Module, "eval"),
+        (torch.nn.Module, "train"),
+        (dataloader._BaseDataLoaderIter, "__next__"),
+    ]
+    plain = [getattr(owner, attribute) for owner, attribute in owners]
+    import _trainlint_probe as probe
+    from _trainlint_probe import clock, loader
+
+    config = {"warmup": 5, "steps": 10**9, "unit": "auto"}
+    probe.STATE.torch = torch
+    probe.STATE.active = True
+    clock.install(torch, config)
+    loader.install(torch, config)
+    hooked = [getattr(owner, attribute) for owner, attribute in owners]
+    step_hooks = dict(optimizers._global_optimizer_post_hooks)
+
+    def switch(on: bool) -> None:
+        for (owner, attribute), function in zip(owners, hooked if on else plain, strict=True):
+            setattr(owner, attribute, function)
+        optimizers._global_optimizer_post_hooks.clear()
+        if on:
+            optimizers._global_optimizer_post_hooks.update(step_hooks)
+
+    model, data, batch_size = model_and_batch(torch, name)
+    optimizer = torch.optim.Adam(model.parameters())
+    batches = DataLoader(TensorDataset(data), batch_size=batch_size)
+    iterator = iter(batches)
+
+    def step() -> tuple[int, int]:
+        nonlocal iterator
+        try:
+            begun, used = time.perf_counter_ns(), time.process_time_ns()
+            (inputs,) = next(iterator)
+        except StopIteration:
+            iterator = iter(batches)
+            begun, used = time.perf_counter_ns(), time.process_time_ns()
+            (inputs,) = next(iterator)
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        optimizer.step()
+        return time.perf_counter_ns() - begun, time.process_time_ns() - used
+
+    for on in (True, False) * 6:
+        switch(on)
+        step()
+    wall, cpu, off_ns = [], [], []
+    for turn in range(rounds):
+        sums = {True: [0, 0], False: [0, 0]}
+        for on in (False, True, True, False) if turn % 2 == 0 else (True, False, False, True):
+            switch(on)
+            spent = step()
+            sums[on][0] += spent[0]
+            sums[on][1] += spent[1]
+        wall.append(math.log(sums[True][0] / sums[False][0]))
+        cpu.append(math.log(sums[True][1] / sums[False][1]))
+        off_ns.append(sums[False][0] / 2)
+    hooks = cost_of_hooks(torch, clock, loader, optimizer)
+    return {
+        "wall": statistics.median(wall),
+        "cpu": statistics.median(cpu),
+        "step_ns": statistics.median(off_ns),
+        "hooks_ns": hooks,
+    }
+
+
+def cost_of_hooks(torch: Any, clock: Any, loader: Any, optimizer: Any, times: int = 20_000) -> float:
+    """One batch, one backward and one optimizer step, with nothing under the hooks."""
+
+    class Empty:
+        def __init__(self, loader_: Any) -> None:
+            pass
+
+        def __next__(self) -> Any:
+            return batch
+
+    batch = [torch.zeros(4, 3)]
+    loader._watch(torch, Empty, {})
+    torch_backward = torch.autograd.backward
+    torch.autograd.backward = lambda: None
+    clock._hook_backward(torch)
+    iterator = Empty(torch.utils.data.DataLoader([1, 2]))
+    begun = time.perf_counter_ns()
+    for _ in range(times):
+        next(iterator)
+        torch.autograd.backward()
+        clock.CLOCK.optimizer_stepped(optimizer)
+    spent = (time.perf_counter_ns() - begun) / times
+    torch.autograd.backward = torch_backward
+    return spent
+
+
+def main(name: str, processes: int, rounds: int) -> None:
+    found = []
+    for number in range(processes):
+        command = [sys.executable, __file__, "one", name, str(rounds)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        found.append(json.loads(done.stdout))
+        print(f"process {number + 1}: {found[-1]}", flush=True)
+    step = statistics.median(entry["step_ns"] for entry in found)
+    hooks = statistics.median(entry["hooks_ns"] for entry in found)
+    print(f"{name}: step {step / 1e6:.2f} ms, hooks {hooks:.0f} ns a step: {hooks / step:.4%} of it")
+    for clock in ("wall", "cpu"):
+        values = [entry[clock] for entry in found]
+        middle = statistics.fmean(values)
+        half = T95[len(values) - 1] * statistics.stdev(values) / math.sqrt(len(values))
+        low, high = (100 * math.expm1(middle - half), 100 * math.expm1(middle + half))
+        print(f"{name}: on against off, {clock}: {100 * math.expm1(middle):+.2f} % [{low:+.2f}, {high:+.2f}]")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["one"]:
+        print(json.dumps(one_process(sys.argv[2], int(sys.argv[3]))))
+    else:
+        arguments = [*sys.argv[1:], *["mlp", "5", "200"][len(sys.argv) - 1 :]]
+        main(arguments[0], int(arguments[1]), int(arguments[2]))

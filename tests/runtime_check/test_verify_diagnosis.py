@@ -1,0 +1,139 @@
+"""The one bottleneck that is named, and what is said when memory ran out: on results made by hand, some of a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from test_verify_measures import result
+
+from runtime_check import messages
+from runtime_check.diagnosis import diagnose
+from runtime_check.evidence import Evidence
+from runtime_check.launch import Outcome, Pass
+from runtime_check.machine import Utilisation
+
+
+def outcome(*results: dict[str, Any], name: str = "timing") -> Outcome:
+    return Outcome(Pass(name), list(results), 0, "script", 1.0, "")
+
+
+def evidence(wait: float = 0.0, cuda: bool = False, syncs: float = 0.0, reserved: float | None = None) -> Evidence:
+    sums = {
+        str(n): {"loader_ns": wait * 10e6, "forward_ns": 2e6, "backward_ns": 4e6, "optimizer_ns": 1e6}
+        for n in range(20)
+    }
+    loaders = [
+        {
+            "site": ["train.py", 7, "main"], "role": "train", "workers": 0, "wait_ns": 1, "batches": 9, "start_ns": [1],
+            "iterators": 1, "length": 100, "batch_size": 4, "ended_early": 0,
+        }
+    ]  # fmt: skip
+    timed = result([10.0] * 12, sums=sums, loaders=loaders)
+    site = {
+        "file": "train.py", "line": 9, "function": "f", "what": "item", "calls": int(syncs * 10), "steps": 10,
+        "eval_calls": 0, "eval_batches": 0,
+    }  # fmt: skip
+    memory = result([10.0] * 12)
+    if reserved is not None:
+        memory["cuda_memory"] = {"steps": [{"reserved": int(reserved * 1000)}], "total": 1000, "by_line": []}
+    return Evidence(
+        min_effect=0.02,
+        cuda=cuda,
+        observed=outcome(result([10.0] * 12, syncs=[site] if syncs else [])),
+        memory=outcome(memory),
+        broken_down=outcome(result([10.0] * 12, sums=sums)),
+        timed=outcome(timed),
+    )
+
+
+def test_waiting_for_data_comes_before_compute() -> None:
+    found = diagnose(evidence(wait=0.4), None)
+    assert found.bound == "input-bound"
+    assert "40%" in found.because
+    assert "train.py:7" in found.next_step
+
+
+def test_otherwise_it_is_compute_and_the_largest_part_is_named() -> None:
+    found = diagnose(evidence(), None)
+    assert found.bound == "compute-bound"
+    assert "backward takes 40%" in found.because
+
+
+def test_waits_of_the_host_count_only_where_a_gpu_is_idle_meanwhile() -> None:
+    busy, idle = Utilisation(gpu=0.95), Utilisation(gpu=0.3)
+    assert diagnose(evidence(cuda=True, syncs=2), idle).bound == "sync-bound"
+    assert diagnose(evidence(cuda=True, syncs=2), busy).bound == "compute-bound"
+    assert diagnose(evidence(cuda=False, syncs=2), None).bound == "compute-bound"
+
+
+def test_an_idle_gpu_without_waits_asks_for_larger_pieces() -> None:
+    found = diagnose(evidence(cuda=True), Utilisation(gpu=0.2))
+    assert found.bound == "compute-bound"
+    assert "the GPU is busy 20% of the time" in found.next_step
+
+
+def test_a_card_that_is_nearly_full_comes_first() -> None:
+    found = diagnose(evidence(wait=0.4, cuda=True, reserved=0.95), None)
+    assert found.bound == "memory-bound"
+    assert "95%" in found.because
+
+
+def test_out_of_memory_says_where_what_and_which_remedy() -> None:
+    error = {
+        "type": "OutOfMemoryError",
+        "message": "CUDA out of memory. Tried to allocate 2.00 GiB.\nmore",
+        "site": ["train.py", 12, "main"],
+        "out_of_memory": True,
+        "memory": {
+            "alive": {
+                "bytes": 3 * 2**30,
+                "by_category": {"activations": 2 * 2**30, "parameters": 2**30},
+                "by_line": [{"file": "model.py", "line": 5, "bytes": 2 * 2**30, "category": "activations"}],
+            }
+        },
+    }
+    lines = messages.out_of_memory(error, cuda=True)
+    assert "at train.py:12: CUDA out of memory. Tried to allocate 2.00 GiB." in lines[0]
+    assert "activations 2.0 GiB" in lines[1]
+    assert "model.py:5" in lines[2]
+    assert "activation checkpointing" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        ("OutOfMemoryError", "CUDA out of memory. Tried to allocate 20.00 MiB", True),
+        ("RuntimeError", "[enforce fail at alloc_cpu.cpp:115] . DefaultCPUAllocator: can't allocate memory", True),
+        ("MemoryError", "", True),
+        ("RuntimeError", "mat1 and mat2 shapes cannot be multiplied", False),
+    ],
+)
+def test_out_of_memory_is_told_from_other_errors(probe_module: Any, kind: str, text: str, expected: bool) -> None:
+    assert probe_module("script_end").is_out_of_memory(kind, text) is expected
+
+
+def test_missing_ranks_are_named() -> None:
+    two = [result([1.0] * 9, rank=rank, world=4) for rank in (0, 1)]
+    assert messages.missing_ranks(outcome(*two)) == "2 of 4 ranks reported; missing ranks 2, 3."
+    assert messages.missing_ranks(outcome(result([1.0] * 9))) is None
+
+
+def test_a_busy_machine_is_said() -> None:
+    assert "load 5.1 on 2 cores" in (messages.busy_machine(5.1, 2) or "")
+    assert messages.busy_machine(1.0, 2) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AssertionError: Torch not compiled with CUDA enabled",
+        "RuntimeError: Found no NVIDIA driver on your system.",
+        "ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
+        "RuntimeError: Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False",
+    ],
+)
+def test_scripts_that_need_cuda_are_known_by_what_torch_says(text: str) -> None:
+    failed = Outcome(Pass("observe"), [], 1, "script", 1.0, text)
+    assert messages.needs_cuda(failed)
+    assert not messages.needs_cuda(Outcome(Pass("observe"), [], 1, "script", 1.0, "KeyError: 'lr'"))

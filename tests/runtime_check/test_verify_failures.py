@@ -1,0 +1,198 @@
+"""Each way in which a run gives no measurement, or not all of it, and what is said then."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from verify_runs import BASE, ROOT, SCRIPTS
+
+from runtime_check.verify import Report, verify
+
+
+def run(script: str | None, folder: Path, **changes: Any) -> Report:
+    path = str(SCRIPTS / script) if script is not None else None
+    return verify(replace(BASE, script=path, cwd=folder, **changes))
+
+
+@pytest.mark.torch
+def test_missing_arguments_show_the_usage_and_where_they_go(tmp_path: Path) -> None:
+    report = run("needs_arguments.py", tmp_path)
+    assert report.exit_code == 2
+    assert report.failure is not None
+    assert report.failure.startswith("needs_arguments.py ended with code 2 before its first training step.")
+    assert "the following arguments are required: --data" in report.failure
+    assert "put them after `--`" in report.failure
+
+
+@pytest.mark.torch
+def test_an_exception_shows_its_last_lines(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch\nraise FileNotFoundError('data/train.bin')\n")
+    report = verify(replace(BASE, script=str(script), cwd=tmp_path))
+    assert report.exit_code == 2
+    assert "FileNotFoundError: data/train.bin" in (report.failure or "")
+
+
+@pytest.mark.torch
+def test_no_step_in_time_names_the_last_line_and_what_to_try(tmp_path: Path) -> None:
+    report = run("never_steps.py", tmp_path, deadline_s=6.0)
+    assert report.exit_code == 3
+    assert report.failure is not None
+    assert "no optimizer step, GradScaler step or backward within" in report.failure
+    assert "building the index" in report.failure
+    assert "--deadline" in report.failure
+
+
+@pytest.mark.torch
+def test_a_script_that_waits_for_a_person_is_named(tmp_path: Path) -> None:
+    report = run("asks.py", tmp_path, deadline_s=6.0)
+    assert report.exit_code == 3
+    assert "waiting for input on stdin ('Overwrite the old run? [y/n]')" in (report.failure or "")
+    assert "asks.py:5" in (report.failure or "")
+
+
+@pytest.mark.torch
+def test_a_script_that_does_not_train_is_said_to(tmp_path: Path) -> None:
+    report = run("not_training.py", tmp_path)
+    assert report.exit_code == 2
+    assert "ended normally and no training step was seen" in (report.failure or "")
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("flag", ["-I", "-E"])
+def test_an_interpreter_that_ignores_its_environment_is_found_out(tmp_path: Path, flag: str) -> None:
+    report = run(None, tmp_path, command=f"{sys.executable} {flag} {SCRIPTS / 'few_steps.py'}")
+    assert report.exit_code == 3
+    assert "hooks" in (report.failure or "")
+    assert "-I/-E/-S" in (report.failure or "")
+    assert "--bootstrap" in (report.failure or "")
+
+
+@pytest.mark.torch
+def test_bootstrap_reaches_it(launch: Any) -> None:
+    """The runner works where the variable is set and `sitecustomize` is not looked for."""
+    outcome = launch("accumulation.py", bootstrap=True, environment=(("PYTHONPATH", ""),))
+    assert outcome.results[0]["why"] == "steps"
+
+
+def test_a_script_without_torch_is_not_taken_for_a_failure_of_the_hooks(tmp_path: Path) -> None:
+    script = tmp_path / "hello.py"
+    script.write_text("print('hello')\n")
+    report = verify(replace(BASE, script=str(script), cwd=tmp_path))
+    assert report.exit_code == 3
+    assert "never imported torch" in (report.failure or "")
+
+
+def test_a_command_that_is_not_there(tmp_path: Path) -> None:
+    report = run(None, tmp_path, command="no-such-program train.py")
+    assert report.exit_code == 2
+    assert "could not be started" in (report.failure or "")
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_few_steps_are_measured_and_said(tmp_path: Path) -> None:
+    report = run("few_steps.py", tmp_path)
+    assert report.exit_code == 0
+    assert any("the script ended after 7 of 11 steps" in warning for warning in report.warnings)
+    assert report.evidence.timing is not None
+
+
+@pytest.mark.torch
+def test_out_of_memory_is_an_answer(tmp_path: Path) -> None:
+    report = run("out_of_memory_at_once.py", tmp_path)
+    text = "\n".join(report.out_of_memory)
+    assert report.diagnosis is not None
+    assert report.diagnosis.bound == "memory-bound"
+    assert "out_of_memory_at_once.py:9" in text  # where
+    assert "out_of_memory_at_once.py:8  activations" in text or "alive at that moment" in text  # what held it
+    assert "remedy:" in text
+
+
+@pytest.mark.torch
+def test_out_of_memory_after_some_steps_is_an_answer_too(launch: Any) -> None:
+    from runtime_check.messages import out_of_memory
+
+    (error,) = launch("out_of_memory.py", "memory").errors
+    assert error["out_of_memory"]
+    text = "\n".join(out_of_memory(error, cuda=False))
+    assert "out_of_memory.py:12" in text
+    assert "optimizer state" in text
+    assert "out_of_memory.py:10  activations" in text
+
+
+@pytest.mark.torch
+def test_without_a_gpu_a_script_that_says_cuda_runs_on_the_cpu(launch: Any) -> None:
+    from runtime_check.messages import needs_cuda
+
+    assert needs_cuda(launch("hard_coded_cuda.py", device="cpu"))
+    outcome = launch("hard_coded_cuda.py", "syncs", device="cpu", shim="on")
+    assert outcome.probe_errors == []
+    lines = (SCRIPTS / "hard_coded_cuda.py").read_text().splitlines()
+    read = {(lines[site["line"] - 1].strip().split("(")[0], site["what"]) for site in outcome.results[0]["syncs"]}
+    assert ("print", "item") in read
+    assert ("torch.cuda.synchronize", "torch.cuda.synchronize") in read
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_the_report_says_that_cuda_was_stood_in_for(tmp_path: Path) -> None:
+    from runtime_check.report import content
+
+    report = run("hard_coded_cuda.py", tmp_path, device="cpu")
+    assert report.failure is None
+    assert any("stand-in for torch.cuda" in line for line in content.head(report))
+    assert not any("made no step" in warning for warning in report.warnings)
+
+
+@pytest.mark.torch
+def test_no_shim_leaves_the_error(tmp_path: Path) -> None:
+    report = run("hard_coded_cuda.py", tmp_path, device="cpu", shim=False)
+    assert report.exit_code == 2
+    assert "before its first training step" in (report.failure or "")
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+def test_the_run_as_a_whole_has_a_timeout(tmp_path: Path) -> None:
+    report = run("slow_loader.py", tmp_path, timeout_s=50.0, deadline_s=25.0, steps=100000)
+    assert len(report.outcomes) < 4
+    assert any("--timeout" in warning for warning in report.warnings)
+
+
+def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    full = [sys.executable, "-m", "runtime_check", *arguments]
+    return subprocess.run(full, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "give a script, or a whole command with --cmd"),
+        (["missing.py"], "there is no script missing.py"),
+        (["a.py", "--cmd", "python a.py"], "give a script, or a whole command"),
+        (["a.py", "--env", "NOVALUE"], "--env takes NAME=VALUE"),
+        (["a.py", "--seed", "x"], "--seed is a number or none"),
+        (["a.py", "--steps", "0"], "--steps and --warmup are 1 or more"),
+        (["a.py", "--findings", "f.json"], "finding 1 has no code"),
+    ],
+)
+def test_what_is_asked_wrongly_is_said_and_exits_2(tmp_path: Path, arguments: list[str], said: str) -> None:
+    (tmp_path / "a.py").write_text("")
+    (tmp_path / "f.json").write_text('[{"filename": "a.py"}]')
+    done = command(*arguments, folder=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_it_says_that_it_executes_the_script(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("print('ran')\n")
+    done = command("a.py", folder=tmp_path)
+    assert "verify executes a.py" in done.stderr

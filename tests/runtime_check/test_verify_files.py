@@ -1,0 +1,178 @@
+"""The writes promise, to the letter: the user's tree is as before, and the script saw what it would have seen."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from verify_runs import SCRIPTS
+
+pytestmark = pytest.mark.torch
+
+
+def lay_out(folder: Path) -> Path:
+    """A folder as an earlier run left it."""
+    for name in ("output/old", "checkpoints", "data"):
+        (folder / name).mkdir(parents=True)
+    files = {
+        "train.log": "".join(f"old line {i} of an earlier run\n" for i in (1, 2, 3)),
+        "train.log.1": "older\n",
+        "output/old/weights.bin": "weights\n",
+        "checkpoints/epoch_1.pt": "one\n",
+        "checkpoints/epoch_2.pt": "two\n",
+        "checkpoints/latest.pt": "latest\n",
+        "config.txt": "lr = 0.1\n",
+        "notes.txt": "first\n",
+        "best.txt": "0.9\n",
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def tree(folder: Path) -> dict[str, Any]:
+    """Every path below: its kind, mode, content and time of change."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*")):
+        facts = path.lstat()
+        content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        found[str(path.relative_to(folder))] = (facts.st_mode, content, facts.st_mtime_ns if path.is_file() else 0)
+    return found
+
+
+def plain_output(folder: Path) -> str:
+    """What the script prints without verify."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(SCRIPTS / "housekeeper.py")]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_script_goes_on_and_the_tree_is_as_before(launch: Any, tmp_path: Path) -> None:
+    expected = plain_output(lay_out(tmp_path / "plain"))
+    folder = lay_out(tmp_path / "verified")
+    before = tree(folder)
+    for _ in range(2):
+        outcome = launch("housekeeper.py", cwd=folder, steps=100, environment=(("TURN", str(_)),))
+        assert outcome.log_tail == expected
+        assert tree(folder) == before
+    kept = {(os.path.basename(path), how) for what, path, how in outcome.journal if what == "hide"}
+    assert ("output", "rmtree") in kept
+    assert ("epoch_1.pt", "delete") in kept
+    assert {os.path.basename(path) for path, _ in outcome.left["moved"]} >= {"best_before.txt", "train.log.2"}
+
+
+@pytest.mark.slow
+def test_twenty_launches_leave_the_tree_bit_for_bit(launch: Any, tmp_path: Path) -> None:
+    expected = plain_output(lay_out(tmp_path / "plain"))
+    folder = lay_out(tmp_path / "verified")
+    before = tree(folder)
+    for turn in range(20):
+        outcome = launch("housekeeper.py", cwd=folder, steps=100, environment=(("TURN", f"slow {turn}"),))
+        assert outcome.log_tail == expected
+        assert tree(folder) == before
+
+
+def test_deny_refuses_and_says_what_helps(launch: Any, tmp_path: Path) -> None:
+    from runtime_check.messages import ended_before_a_step
+
+    folder = lay_out(tmp_path / "denied")
+    before = tree(folder)
+    outcome = launch("housekeeper.py", cwd=folder, writes="deny")
+    assert tree(folder) == before
+    assert "PermissionError" in outcome.log_tail
+    message = ended_before_a_step(launch.options("housekeeper.py"), outcome)
+    assert str(folder / "train.log") in message
+    assert "--writes=allow" in message
+
+
+def test_allow_lets_the_script_do_as_it_does(launch: Any, tmp_path: Path) -> None:
+    folder = lay_out(tmp_path / "allowed")
+    launch("housekeeper.py", cwd=folder, writes="allow", steps=100)
+    assert not (folder / "best.txt").exists()
+    assert (folder / "output" / "step_11.pt").exists()
+
+
+def test_saving_over_a_checkpoint_leaves_it(launch: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "saving"
+    folder.mkdir()
+    (folder / "last.pt").write_text("from the last real run")
+    outcome = launch("slow_loader.py", "memory", until_eval=True, cwd=folder)
+    assert (folder / "last.pt").read_text() == "from the last real run"
+    (save,) = outcome.results[0]["saves"]
+    assert save["path"] == str(folder / "last.pt")
+    assert save["bytes"] > 1000
+    assert [path.name for path in folder.iterdir()] == ["last.pt"]
+
+
+RAW = """
+import os, io, pathlib, shutil, sys, tempfile
+failures = []
+def tried(what, do):
+    try:
+        do()
+    except PermissionError:
+        pass
+    except OSError as error:
+        failures.append(f"{what}: {error!r}")
+{body}
+print(failures)
+"""
+
+WAYS = {
+    "FileIO": 'io.FileIO("kept.txt", "w").write(b"no")',
+    "open for update": 'f = open("kept.txt", "r+"); f.write("no"); f.close()',
+    "os.open": 'fd = os.open("kept.txt", os.O_WRONLY | os.O_TRUNC); os.write(fd, b"no"); os.close(fd)',
+    "os.open below a folder": (
+        'd = os.open(".", os.O_RDONLY); fd = os.open("kept.txt", os.O_WRONLY, dir_fd=d); '
+        'os.write(fd, b"no"); os.close(fd)'
+    ),
+    "truncate": 'os.truncate("kept.txt", 0)',
+    "pathlib": 'pathlib.Path("kept.txt").write_text("no")',
+    "unlink below a folder": 'd = os.open(".", os.O_RDONLY); os.unlink("kept.txt", dir_fd=d)',
+    "posix": 'import posix; posix.unlink("kept.txt")',
+    "posix.rename": 'import posix; posix.rename("kept.txt", "other.txt")',
+    "replace": 'open("new.txt", "w").write("no"); os.replace("new.txt", "kept.txt")',
+    "move": 'open("new.txt", "w").write("no"); shutil.move("new.txt", "kept.txt")',
+    "copy": 'open("new.txt", "w").write("no"); shutil.copyfile("new.txt", "kept.txt")',
+    "through a link": 'open("link.txt", "w").write("no")',
+    "through a link's folder": 'shutil.rmtree("linked")',
+    "hard link": 'os.link("kept.txt", "second.txt"); open("second.txt", "w").write("no")',
+    "mode": 'os.chmod("kept.txt", 0o777); os.utime("kept.txt", (1, 1))',
+    "rename of a folder": 'os.rename("folder", "elsewhere")',
+    "rmdir": 'os.remove("folder/inside.txt"); os.rmdir("folder")',
+    "another folder's": 'os.chdir("folder"); open("inside.txt", "a").write("no"); open("../kept.txt", "a").write("no")',
+    "a sub-process": "import subprocess; subprocess.run([sys.executable, \"-c\", \"open('kept.txt', 'w')\"])",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_way_of_pythons_changes_what_was_there(tmp_path: Path, way: str) -> None:
+    from dataclasses import replace
+
+    from verify_runs import BASE, Pass, Session
+
+    folder = tmp_path / "project"
+    (folder / "folder").mkdir(parents=True)
+    (folder / "kept.txt").write_text("as it was\n")
+    (folder / "folder" / "inside.txt").write_text("inside\n")
+    (folder / "link.txt").symlink_to("kept.txt")
+    (folder / "linked").symlink_to("folder")
+    script = folder / "script.py"
+    script.write_text(RAW.replace("{body}", f"def do():\n    {WAYS[way]}\ntried({way!r}, do)"))
+    before = tree(folder)
+    session = Session(replace(BASE, script=str(script), cwd=folder))
+    try:
+        outcome = session.launch(Pass("test"))
+    finally:
+        session.close()
+    assert outcome.probe_errors == []
+    assert tree(folder) == before
+    if way == "through a link's folder":
+        assert "symbolic link" in outcome.log_tail
+    else:
+        assert "[]" in outcome.log_tail

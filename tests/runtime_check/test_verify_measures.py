@@ -1,0 +1,95 @@
+"""From a rank's raw result to numbers, on results made by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from runtime_check.measures import breakdown, bytes_text, forward_batch, plain_intervals, steps_seen, timing, with_batch
+from runtime_check.statistics import median, quantile, slope
+
+
+def result(step_ms: list[float], warmup: int = 2, **changes: Any) -> dict[str, Any]:
+    boundaries = [0]
+    for ms in step_ms:
+        boundaries.append(boundaries[-1] + int(ms * 1e6))
+    return {
+        "warmup": warmup, "boundaries_ns": boundaries, "cpu_ns": boundaries, "flags": {}, "sums": {}, "cuda_ms": None,
+        "optimizers": [], "anchor": None, "rank": 0, "world": 1, **changes,
+    }  # fmt: skip
+
+
+def test_the_warm_up_is_left_out() -> None:
+    measured = timing(result([900, 500, 10, 10, 10, 12]))
+    assert measured is not None
+    assert measured.steps_ms == (10, 10, 10, 12)
+    assert steps_seen(result([900, 500, 10, 10])) == 2
+
+
+def test_steps_with_an_evaluation_or_a_checkpoint_are_left_out_and_counted() -> None:
+    flags = {"4": ["eval"], "5": ["torch.save"], "3": ["loader_started"]}
+    measured = timing(result([9, 9, 10, 400, 300, 10, 10, 10, 10, 10], flags=flags))
+    assert measured is not None
+    assert set(measured.steps_ms) == {10.0}
+    assert measured.excluded == {"eval": 1, "torch.save": 1, "loader_started": 1}
+
+
+def test_what_flags_every_step_is_no_reason_to_leave_it_out() -> None:
+    flags = {str(n): ["eval_mode"] for n in range(20)}
+    plain, excluded = plain_intervals(result([10] * 10, flags=flags))
+    assert len(plain) == 8
+    assert excluded == {}
+
+
+def test_wait_throughput_and_batch_size() -> None:
+    sums = {str(n): {"loader_ns": 4e6, "samples": 32, "tokens": 3200} for n in range(20)}
+    measured = timing(result([10] * 8, sums=sums))
+    assert measured is not None
+    assert measured.wait_share == pytest.approx(0.4)
+    assert measured.samples_per_s == pytest.approx(3200)
+    assert measured.tokens_per_s == pytest.approx(320_000)
+    assert measured.batch_size == 32
+
+
+def test_without_a_loader_the_forward_s_input_gives_the_batch() -> None:
+    plain = timing(result([10] * 8))
+    assert plain is not None
+    assert plain.samples_per_s is None
+    sums = {str(n): {"forward_samples": 8, "forward_tokens": 0} for n in range(20)}
+    measured = with_batch(plain, forward_batch(result([70] * 8, sums=sums)))
+    assert measured.samples_per_s == pytest.approx(800)
+    assert measured.tokens_per_s is None
+
+
+def test_shares_of_the_step_add_up() -> None:
+    sums = {str(n): {"loader_ns": 1e6, "forward_ns": 3e6, "backward_ns": 4e6, "optimizer_ns": 1e6} for n in range(20)}
+    shares = breakdown(result([10] * 8, sums=sums))
+    assert shares is not None
+    assert shares["backward"] == pytest.approx(0.4)
+    assert shares["other"] == pytest.approx(0.1)
+    assert sum(shares.values()) == pytest.approx(1.0)
+
+
+def test_no_step_after_the_warm_up_is_no_timing() -> None:
+    assert timing(result([10, 10])) is None
+
+
+def test_quantiles_and_slope() -> None:
+    assert quantile([1, 2, 3, 4], 0.5) == median([1, 2, 3, 4]) == 2.5
+    assert math.isnan(quantile([], 0.5))
+    exact = slope([10, 13, 16, 19, 22])
+    assert exact is not None
+    assert (exact.value, exact.low, exact.high) == pytest.approx((3, 3, 3))
+    flat = slope([5, 7, 5, 7, 5, 7])
+    assert flat is not None
+    assert flat.low < 0 < flat.high
+    assert slope([1, 2, 3]) is None
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (512, "512 B"), (1536, "1.5 KiB"), (3 * 2**20, "3.0 MiB"), (2**30, "1.0 GiB")]
+)
+def test_bytes_are_said_for_people(size: int, text: str) -> None:
+    assert bytes_text(size) == text

@@ -1,0 +1,318 @@
+"""From a file's text to its findings: parse, link, ask the rules, confirm on libcst, place."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from trainlint.findings import Finding, Place, Related
+from trainlint.precedence import FIRST
+from trainlint.rules.rule import Hit, Rule
+from trainlint.semantic import from_ast
+from trainlint.semantic.contexts import link
+from trainlint.semantic.deep_stack import run_in_deep_stack
+from trainlint.semantic.facts import Call, Define, Expr, For, Function, If, Module, Record, Statement, Try, While, With
+from trainlint.semantic.project import Project, find_root
+from trainlint.semantic.script import Script, Semantics
+from trainlint.semantic.syntax import ParseError, TooDeep
+from trainlint.source import NotChecked, Source, read_source
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+    from trainlint.semantic.confirm import Confirmed
+    from trainlint.settings import Settings
+
+
+class Raw(NamedTuple):
+    """A hit with its rule, before it has a place."""
+
+    rule: Rule
+    hit: Hit
+    statement: Statement | None
+
+
+class Analysis:
+    """The checks of one run. Keeps what was read of each project for the files that come after."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._projects: dict[str, Semantics] = {}
+
+    def check(self, source: Source, rules: Sequence[Rule]) -> list[Finding]:
+        """All findings of a file, not suppressed and not filtered. Raises NotChecked."""
+        if not rules:
+            self._parse(source)
+            return []
+        return run_in_deep_stack(lambda: self._check(source, rules))
+
+    def _check(self, source: Source, rules: Sequence[Rule]) -> list[Finding]:
+        script, tree = self._script(source)
+        raws = [Raw(rule, hit, statement_of(script.module, hit.record)) for rule in rules for hit in rule.check(script)]
+        if not raws:
+            return []
+        return self._findings(source, script, tree, _settle(raws))
+
+    def why(self, source: Source, row: int, rules: Sequence[Rule]) -> str:
+        """What the model knows of a row, and why each rule spoke or stayed silent. Raises NotChecked."""
+        from trainlint.explain import explain
+
+        findings = self.check(source, rules)
+        script, _ = self._script(source)
+        return run_in_deep_stack(lambda: explain(script, source, row, rules, findings))
+
+    # ------------------------------------------------------------------------------------------------- reading
+
+    def _parse(self, source: Source) -> tuple[tuple[Statement, ...], cst.Module | None]:
+        try:
+            return from_ast.lower(from_ast.parse(source.text, source.path)), None
+        except TooDeep as error:
+            raise NotChecked(error.reason, error.row, error.column) from None
+        except ParseError as error:
+            newer = self._newer_syntax(source.text)
+            if newer is not None:
+                return newer
+            raise _not_checked(error) from None
+
+    def _newer_syntax(self, text: str) -> tuple[tuple[Statement, ...], cst.Module] | None:
+        """libcst reads syntax that the running Python does not know yet."""
+        from trainlint.semantic import from_libcst
+
+        try:
+            tree = from_libcst.parse(text)
+            return from_libcst.lower(tree), tree
+        except ParseError:
+            return None
+
+    def _script(self, source: Source) -> tuple[Script, cst.Module | None]:
+        path = os.path.abspath(source.path)
+        root = find_root(path)
+        semantics = self._projects.get(root)
+        if semantics is None:
+            semantics = self._projects[root] = Semantics(Project(root, _read_text), self.settings)
+        project = semantics.project
+        known = project.given(path, source.text)
+        if known is not None:
+            return Script(known[0], semantics), known[1]
+        body, tree = self._parse(source)
+        try:
+            module = link(path, body, project.module_name(path))
+        except RecursionError:
+            raise NotChecked("is nested too deeply to be checked") from None
+        project.add(path, module, source.text, tree)
+        return Script(module, semantics), tree
+
+    # ------------------------------------------------------------------------------------------------- findings
+
+    def _findings(
+        self, source: Source, script: Script, tree: cst.Module | None, groups: list[list[Raw]]
+    ) -> list[Finding]:
+        places = _Places(script, source, tree)
+        for group in groups:
+            for raw in group:
+                places.want(script.module, raw.hit.record)
+                if raw.hit.until is not None:
+                    places.want(script.module, raw.hit.until)
+                for note in raw.hit.notes:
+                    places.want(note.record.context.module, note.record)
+        places.resolve()
+        return [self._finding(source, script, places, group) for group in groups]
+
+    def _finding(self, source: Source, script: Script, places: _Places, group: list[Raw]) -> Finding:
+        first = group[0]
+        rule, hit = first.rule, first.hit
+        spans = [places.of(script.module, raw.hit.record) for raw in group]
+        ends = [places.of(script.module, raw.hit.until) for raw in group if raw.hit.until is not None]
+        start = min((s.row, s.column) for s in spans)
+        end = max((s.end_row, s.end_column) for s in [*spans, *ends])
+        place = Place(*start, *end)
+        if isinstance(hit.record, (For, While, With, If, Try)):
+            place = _header_place(source, hit.record, place)
+        elif isinstance(hit.record, (Function, Define)):
+            place = _line_place(source, place)
+        related = []
+        for note in hit.notes:
+            module = note.record.context.module
+            where = places.of(module, note.record)
+            if isinstance(note.record, (For, While)):
+                where = _header_place(source if module is script.module else None, note.record, where)
+            related.append(Related(module.path, where, note.message))
+        rows = _anchor_rows(first.statement, place, hit.record)
+        return Finding(
+            code=rule.code,
+            name=rule.name,
+            level=hit.level if hit.level is not None else max(r.rule.level for r in group),
+            claim=rule.claim,
+            message=rule.message.format(**hit.values),
+            why=hit.why or rule.why,
+            help=(hit.help or rule.help).format(**hit.values),
+            path=source.path,
+            place=place,
+            related=tuple(related),
+            anchor_rows=rows,
+            scope=_scope(hit.record),
+            statement=" ".join(source.line(rows[0]).split()),
+        )
+
+
+class _Places:
+    """The places of the records that findings speak of, confirmed on libcst for the file that is checked."""
+
+    def __init__(self, script: Script, source: Source, tree: cst.Module | None) -> None:
+        self.script = script
+        self.source = source
+        self.tree = tree
+        self._wanted: dict[int, tuple[Module, Record]] = {}
+        self._found: dict[int, Confirmed] = {}
+        self._texts: dict[str, str] = {script.module.path: source.text}
+
+    def want(self, module: Module, record: Record) -> None:
+        self._wanted[id(record)] = (module, record)
+
+    def resolve(self) -> None:
+        from trainlint.semantic.confirm import confirm, places_of_libcst_module
+
+        own = [r for m, r in self._wanted.values() if m is self.script.module]
+        if self.tree is not None:
+            self._found.update(places_of_libcst_module(self.source.text, self.tree, own))
+        else:
+            self._found.update(confirm(self.source.text, self.script.module, own))
+        others: dict[str, list[Record]] = {}
+        for module, record in self._wanted.values():
+            if module is not self.script.module:
+                others.setdefault(module.path, []).append(record)
+        for path, records in others.items():
+            self._found.update(self._elsewhere(path, records))
+
+    def _elsewhere(self, path: str, records: list[Record]) -> dict[int, Confirmed]:
+        from trainlint.semantic.confirm import Confirmed
+        from trainlint.semantic.positions import ast_places
+
+        text = self.script.project.text(path)
+        if text is None:
+            return {id(r): Confirmed(Place(1, 1, 1, 1)) for r in records}
+        return {key: Confirmed(place) for key, place in ast_places(text, records).items()}
+
+    def of(self, module: Module, record: Record) -> Place:
+        return self._found[id(record)].place
+
+
+def statement_of(module: Module, record: Record) -> Statement | None:
+    """The innermost statement that a record stands in."""
+    if isinstance(record, Statement):
+        return record
+    if isinstance(record, Call):
+        return record.statement
+    orders = [s.order for s in module.statements]
+    index = bisect_right(orders, record.order) - 1
+    return module.statements[index] if index >= 0 else None
+
+
+def _settle(raws: list[Raw]) -> list[list[Raw]]:
+    """Drops what another rule says better, and joins the hits of one rule in one statement."""
+    at: dict[str, set[int]] = {}
+    for raw in raws:
+        at.setdefault(raw.rule.code, set()).update(_spots(raw.hit.record))
+    silent: dict[str, set[int]] = {}
+    for speaks, others in FIRST:
+        spots = at.get(speaks)
+        if spots:
+            for other in others:
+                silent.setdefault(other, set()).update(spots)
+    groups: dict[tuple[str, int], list[Raw]] = {}
+    for raw in raws:
+        if id(raw.hit.record) in silent.get(raw.rule.code, ()):
+            continue
+        anchor = (
+            raw.statement if raw.statement is not None and not isinstance(raw.hit.record, Statement) else raw.hit.record
+        )
+        groups.setdefault((raw.rule.code, id(anchor)), []).append(raw)
+    for group in groups.values():
+        group.sort(key=lambda raw: (-(raw.hit.level or raw.rule.level), raw.hit.record.order))
+    return list(groups.values())
+
+
+def _spots(record: Record) -> Iterable[int]:
+    """A record and what it encloses, for "the same expression"."""
+    found = [id(record)]
+    if isinstance(record, Expr):
+        stack: list[Record] = [record]
+        while stack:
+            current = stack.pop()
+            found.append(id(current))
+            for part in current.parts:
+                child = getattr(current, part)
+                if isinstance(child, tuple):
+                    stack.extend(c for c in child if isinstance(c, Record))
+                elif isinstance(child, Record):
+                    stack.append(child)
+    return found
+
+
+def _anchor_rows(statement: Statement | None, place: Place, record: Record) -> tuple[int, int]:
+    """First and last row of the statement; of a compound statement: of its header, as far as it can be told."""
+    if statement is None:
+        return place.row, place.end_row
+    node = statement.node
+    if isinstance(statement, (For, While, With, If, Try, Define)) or not hasattr(node, "lineno"):
+        return place.row, place.end_row
+    return min(node.lineno, place.row), max(node.end_lineno, place.end_row)
+
+
+def _header_place(source: Source | None, record: Record, place: Place) -> Place:
+    """Of a loop only its header is underlined."""
+    if source is None:
+        return Place(place.row, place.column, place.row, place.column + 1)
+    last = _header_end(record)
+    if last is not None and hasattr(last, "end_lineno"):
+        row = last.end_lineno
+        line = source.line(row)
+        colon = line.rfind(":")
+        return Place(
+            place.row,
+            place.column,
+            row,
+            max(len(line.rstrip()) if colon < 0 else colon + 1, place.column + 1 if row == place.row else 1),
+        )
+    return _line_place(source, place)
+
+
+def _header_end(record: Record) -> object | None:
+    if isinstance(record, For):
+        return record.iter.node  # type: ignore[no-any-return]
+    if isinstance(record, (While, If)):
+        return record.test.node  # type: ignore[no-any-return]
+    if isinstance(record, With):
+        return record.items[-1].value.node  # type: ignore[no-any-return]
+    return None
+
+
+def _line_place(source: Source, place: Place) -> Place:
+    line = source.line(place.row)
+    end = len(line.split("#")[0].rstrip()) + 1
+    return Place(place.row, place.column, place.row, max(end, place.column + 1))
+
+
+def _scope(record: Record) -> str:
+    for frame in record.context.frames():
+        if frame.kind in ("function", "class"):
+            return frame.record.qualname  # type: ignore[no-any-return]
+    return ""
+
+
+def _not_checked(error: ParseError) -> NotChecked:
+    reason = error.reason
+    if not reason.startswith(("syntax error", "null byte", "nested")):
+        reason = f"syntax error: {reason}"
+    if any(sign in reason for sign in ("Missing parentheses in call to", "multiple exception types", "leading zeros")):
+        reason += " (Python 2 code?)"
+    return NotChecked(reason, error.row, error.column)
+
+
+def _read_text(path: str) -> str | None:
+    try:
+        return read_source(path).text
+    except NotChecked:
+        return None

@@ -1,0 +1,49 @@
+"""`trainlint verify`: hands its arguments to `runtime_check`, and finds the findings that it answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+import click
+
+
+class _Asked(Protocol):
+    """What of `runtime_check`'s options the static check needs."""
+
+    @property
+    def cwd(self) -> Path: ...
+
+    def script_path(self) -> Path | None: ...
+
+
+class _AsGiven(click.Command):
+    """Takes all arguments as they are: those after `--` are the script's, and none of them may be lost."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.args = list(args)
+        return []
+
+
+@click.command("verify", cls=_AsGiven)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Execute a training script for a few steps and say which findings hold, and what holds it back."""
+    # By name: no module of the linter may depend on the measuring half, and `check` must not pay for it.
+    commandline: Any = import_module("runtime_check.commandline")
+    ctx.exit(commandline.main(ctx.args, "trainlint verify", check))
+
+
+def check(options: _Asked) -> str:
+    """The JSON of `trainlint check` on the script, all levels."""
+    path = options.script_path()
+    if path is None:
+        return "[]"
+    arguments = [sys.executable, "-m", "trainlint", "check", "--output-format", "json", "--pedantic", str(path)]
+    done = subprocess.run(arguments, cwd=options.cwd, capture_output=True, text=True, check=False)
+    if not done.stdout.strip():
+        raise ValueError(f"the static check of {path.name} failed:\n{done.stderr.strip()}")
+    return done.stdout

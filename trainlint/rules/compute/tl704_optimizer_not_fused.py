@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from trainlint.findings import Claim, Level
+from trainlint.rules import describe
+from trainlint.rules.rule import Hit, Rule
+from trainlint.semantic import arguments
+from trainlint.semantic.facts import Call
+from trainlint.semantic.values import Const, each
+from trainlint.torch_api import exists
+
+if TYPE_CHECKING:
+    from trainlint.semantic.script import Script
+
+_FUSED = ("Adam", "AdamW", "SGD")
+
+
+class OptimizerNotFused(Rule):
+    """`Adam`, `AdamW` or `SGD` on CUDA without `fused=True`.
+
+    ## Why is this bad?
+
+    By default the update of all parameters is a few dozen kernels (`foreach`), and with `foreach=False` a few for every single
+    parameter. `fused=True` does it in one kernel per group of tensors. For models of many small tensors the launches are a
+    visible part of the step.
+
+    ## Example
+
+    ```python
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    ```
+
+    ## Use instead
+
+    ```python
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    ```
+
+    ## When it is silent
+
+    Programs that never use an accelerator; `fused=` given, or options that are not known; `differentiable=True`; optimizers
+    without a fused form; versions in which there is none (`SGD` before torch 2.3).
+
+    ## Fix safety
+
+    Unsafe: the order of the operations, and so the last digits, differ.
+
+    ## Measured by `trainlint verify`
+
+    Time of the optimizer step with and without.
+
+    ## References
+
+    - torch.optim.AdamW, "fused" and "foreach"
+    """
+
+    code = "TL704"
+    name = "optimizer-not-fused"
+    level = Level.ADVICE
+    claim = Claim.TIME
+    message = "{call}(...) {how}"
+    why = "many small kernels per step where one would do"
+    help = "pass fused=True"
+    triggers = ((b"Adam",), (b"SGD",))
+
+    def check(self, script: Script) -> Iterator[Hit]:
+        assert script.settings is not None
+        low = script.settings.torch_range.low
+        if not script.uses_accelerator():
+            return
+        for call, optimizer in script.objects("optimizer"):
+            name = optimizer.name.rpartition(".")[2]
+            if optimizer.cls is None and optimizer.name.startswith("torch.optim.") and name in _FUSED:
+                if exists(f"torch.optim.{name}(fused=)", low) and not self._decided(script, call):
+                    yield Hit(call, {"call": describe.text(call.callee), "how": self._how(script, call)})
+
+    def _decided(self, script: Script, call: Call) -> bool:
+        return any(
+            arguments.given(script.inference, call, option) is not None for option in ("fused", "differentiable")
+        )
+
+    def _how(self, script: Script, call: Call) -> str:
+        held = arguments.given(script.inference, call, "foreach")
+        off = held is not None and all(isinstance(v, Const) and v.value is False for v in each(held))
+        return (
+            "updates one parameter at a time (foreach=False)"
+            if off
+            else "updates the parameters without a fused kernel"
+        )

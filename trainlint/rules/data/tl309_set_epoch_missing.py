@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from trainlint.findings import Claim, Level
+from trainlint.rules.rule import Hit, Note, Rule
+from trainlint.semantic import frameworks, loading, sharding
+from trainlint.semantic.facts import Call, Context, For, While
+from trainlint.semantic.feeding import Feed
+
+if TYPE_CHECKING:
+    from trainlint.semantic.script import Script
+
+
+class SetEpochMissing(Rule):
+    """An epoch loop over a loader with a DistributedSampler that shuffles, and `set_epoch` is never called.
+
+    ## Why is this bad?
+
+    DistributedSampler seeds its shuffle with `seed + epoch`, so that all ranks agree on the order. Without
+    `set_epoch(epoch)` the epoch stays 0: every epoch visits the data in the same order, and every rank sees the same
+    part of it again and again.
+
+    ## Example
+
+    ```python
+    sampler = DistributedSampler(dataset)
+    loader = DataLoader(dataset, batch_size=64, sampler=sampler)
+    for epoch in range(epochs):
+        for batch in loader:
+            train_step(batch)
+    ```
+
+    ## Use instead
+
+    ```python
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)
+        for batch in loader:
+            train_step(batch)
+    ```
+
+    ## When it is silent
+
+    `shuffle=False`, or a value that is not known; one pass; evaluation; `set_epoch` called anywhere in the program,
+    also in another file or under a condition; loaders that Lightning, Accelerate or Fabric drive, which call it.
+
+    ## Fix safety
+
+    Unsafe: it changes the order of the data, though that is what is meant.
+
+    ## Measured by `trainlint verify`
+
+    The order of the first batches of two epochs.
+
+    ## References
+
+    - torch.utils.data.distributed.DistributedSampler, the warning on `set_epoch`
+    """
+
+    code = "TL309"
+    name = "set-epoch-missing"
+    level = Level.ERROR
+    claim = Claim.BEHAVIOUR
+    message = "set_epoch() is never called for the DistributedSampler that this epoch loop draws from"
+    why = "every epoch repeats the order of the first, and every rank sees only its own part of the data"
+    help = "call sampler.set_epoch(epoch) at the start of each epoch"
+    triggers = ((b"for ",), (b"while ",))
+
+    def check(self, script: Script) -> Iterator[Hit]:
+        if not any(b"DistributedSampler" in script.project.bytes_of(path) for path in script.project.files()):
+            return
+        seen: set[int] = set()
+        modules = script.feeding.modules(script.module)
+        for feed in (f for m in modules for f in script.feeding.of_module(m)):
+            if feed.phase != "train" or self._prepared(script, feed):
+                continue
+            for loader in feed.loaders:
+                found = self._epoch_loop(script, feed, loader)
+                if found is None or found.module is not script.module or id(found) in seen:
+                    continue
+                if sharding.calls_set_epoch(script, [*modules, *script.feeding.modules(loader.context.module)]):
+                    continue
+                seen.add(id(found))
+                yield Hit(found.record, {}, None, self._notes(script, loader))
+
+    def _epoch_loop(self, script: Script, feed: Feed, loader: Call) -> Context | None:
+        samplers = sharding.distributed_samplers(script, loader)
+        if not samplers or not all(sharding.shuffles(script, s) for s in samplers):
+            return None
+        frame = script.feeding.epoch_loop(feed, loader)
+        return frame if frame is not None and isinstance(frame.record, (For, While)) else None
+
+    def _prepared(self, script: Script, feed: Feed) -> bool:
+        return any(frameworks.is_prepared(loader) for loader in loading.loaders_behind(script, feed.expr))
+
+    def _notes(self, script: Script, loader: Call) -> tuple[Note, ...]:
+        calls = [s.call for s in sharding.distributed_samplers(script, loader) if s.call is not None]
+        return tuple(Note(call, "the sampler is built here") for call in calls[:1])

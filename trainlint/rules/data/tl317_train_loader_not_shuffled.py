@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from trainlint.findings import Claim, Level
+from trainlint.rules.rule import Hit, Note, Rule
+from trainlint.semantic import loading, reading
+from trainlint.semantic.facts import Call, Constant, For
+from trainlint.semantic.feeding import Feed
+from trainlint.semantic.values import Object
+
+if TYPE_CHECKING:
+    from trainlint.semantic.script import Script
+
+_SORTED = ("ImageFolder", "DatasetFolder")
+_ORDERED = re.compile(
+    r"series|window|sequen|forecast|temporal|stream|stateful|bptt|video|frames?(?:set|data)|stock|weather|replay", re.I
+)
+_STATE = re.compile(r"hidden|hid\b|memory|memories|states?$|carry|mems?$|^h$|^h0$|^hc$|_state$", re.I)
+
+
+class TrainLoaderNotShuffled(Rule):
+    """A training loader over a map-style dataset that is not shuffled and has no sampler.
+
+    ## Why is this bad?
+
+    Every epoch sees the same batches in the same order. Where the dataset is sorted by class, as `ImageFolder` is, each
+    batch holds one class: gradients swing from class to class, and BatchNorm learns statistics of single classes.
+
+    ## Example
+
+    ```python
+    loader = DataLoader(ImageFolder("train", transform), batch_size=64)
+    ```
+
+    ## Use instead
+
+    ```python
+    loader = DataLoader(ImageFolder("train", transform), batch_size=64, shuffle=True)
+    ```
+
+    ## When it is silent
+
+    Time series, streams (IterableDataset, webdataset), state carried over from batch to batch; a sampler; a `shuffle`
+    that is not known or that a caller turns on. Advice, unless the dataset is sorted by class or `shuffle=False`
+    stands literally on the loader that backward is fed from.
+
+    ## Fix safety
+
+    Unsafe: it changes the order of the data, though that is what is meant.
+
+    ## Measured by `trainlint verify`
+
+    The order of the first batches of two epochs.
+
+    ## References
+
+    - torch.utils.data.DataLoader: `shuffle` (default False)
+    - torchvision.datasets.ImageFolder: samples are listed class by class
+    """
+
+    code = "TL317"
+    name = "train-loader-not-shuffled"
+    level = Level.ADVICE
+    claim = Claim.BEHAVIOUR
+    message = "this training loader is not shuffled{sorted}"
+    why = "every epoch repeats the same batches in the same order"
+    help = "pass shuffle=True (or a sampler)"
+    triggers = ((b"Loader",),)
+
+    def check(self, script: Script) -> Iterator[Hit]:
+        for call, _ in loading.loaders(script):
+            if not self._unshuffled(script, call) or reading.in_hf_trainer(script, call):
+                continue
+            feeds = script.feeding.training(call)
+            if not feeds and not reading.trains_in_lightning(script, call):
+                continue
+            found = loading.datasets(script, call)
+            if any(loading.is_iterable_style(script, d) for d in found) or self._in_order(script, call, found, feeds):
+                continue
+            by_class = bool(found) and all(_is_sorted(script, d) for d in found)
+            if not by_class and not self._is_map_style(script, call, found):
+                continue
+            literal = _says_false(call)
+            sorted_ = ": its dataset is sorted by class" if by_class else ""
+            notes = tuple(Note(f.expr, "its batches are trained on here") for f in feeds[:1])
+            yield Hit(call, {"sorted": sorted_}, Level.WARNING if by_class or literal else None, notes)
+
+    def _unshuffled(self, script: Script, call: Call) -> bool:
+        return all(
+            loading.falsy(loading.option(script, call, name)) for name in ("shuffle", "sampler", "batch_sampler")
+        )
+
+    def _is_map_style(self, script: Script, call: Call, found: list[Object]) -> bool:
+        """Known to have an order that shuffling would change, or said to be shuffled not."""
+        if _says_false(call):
+            return True
+        for dataset in found:
+            if dataset.cls is not None and script.inference.method(dataset.cls, "__getitem__") is not None:
+                return True
+            if dataset.cls is None and dataset.name.startswith(("torchvision.datasets.", "torch.utils.data.")):
+                return True
+        return False
+
+    def _in_order(self, script: Script, call: Call, found: list[Object], feeds: list[Feed]) -> bool:
+        """Batches whose order means something."""
+        names = [d.cls.name if d.cls is not None else d.name.rpartition(".")[2] for d in found]
+        dataset = call.argument(0, "dataset")
+        names += [getattr(dataset, "id", ""), getattr(dataset, "attr", "") or ""]
+        function = call.context.function
+        if function is not None:
+            names.append(function.name)
+        if any(_ORDERED.search(name) for name in names):
+            return True
+        return any(self._carries_state(script, feed) for feed in feeds)
+
+    def _carries_state(self, script: Script, feed: Feed) -> bool:
+        """A name that a turn of the loop hands to the model and gets back: `out, hidden = model(x, hidden)`."""
+        if feed.frame is None or not isinstance(feed.record, For):
+            return False
+        scope = feed.frame.function.locals if feed.frame.function is not None else feed.module.names
+        for name, bindings in scope.items():
+            if not _STATE.search(name):
+                continue
+            inside = [b for b in bindings if b.context.within(feed.frame) and b.how == "assign"]
+            if inside and any(not b.context.within(feed.frame) for b in bindings):
+                return True
+        return False
+
+
+def _says_false(call: Call) -> bool:
+    given = call.argument(loading.position("shuffle"), "shuffle")
+    return isinstance(given, Constant) and given.value is False
+
+
+def _is_sorted(script: Script, dataset: Object) -> bool:
+    if dataset.cls is not None:
+        bases = script.inference.bases(dataset.cls)
+        return any(isinstance(b, str) and b.endswith(_SORTED) for b in bases) and "__init__" not in dataset.cls.methods
+    return dataset.name.endswith(_SORTED)

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from trainlint.findings import Level
+from trainlint.rules import describe
+from trainlint.rules.rule import Hit, Note, Rule
+from trainlint.semantic import frameworks
+from trainlint.semantic.facts import Call, Class, Compare, Constant
+from trainlint.semantic.loops import loop_frames
+from trainlint.semantic.step import OPAQUE, SCHEDULE, STEP, Event, Step, excludes
+from trainlint.semantic.values import Object, each
+
+if TYPE_CHECKING:
+    from trainlint.semantic.script import Script
+
+_OURS = ("torch.optim.lr_scheduler.", "torch.optim.swa_utils.", "transformers.")
+
+
+class SchedulerBeforeOptimizer(Rule):
+    """`scheduler.step()` comes before the first `optimizer.step()` of the same turn of a loop.
+
+    ## Why is this bad?
+
+    The first value of the schedule is skipped and every later one comes a step (or an epoch) too early; PyTorch warns
+    about it once. With a warm-up or one-cycle schedule the first update runs at the wrong rate.
+
+    ## Example
+
+    ```python
+    for epoch in range(epochs):
+        scheduler.step()
+        train_one_epoch(model, loader, optimizer)
+    ```
+
+    ## Use instead
+
+    ```python
+    for epoch in range(epochs):
+        train_one_epoch(model, loader, optimizer)
+        scheduler.step()
+    ```
+
+    ## When it is silent
+
+    step, scheduler, `scaler.update()` in that order; schedulers whose class cannot be seen; schedulers of another
+    optimizer; a call that waits for the first turn to pass (`if epoch > 0`).
+
+    ## Fix safety
+
+    Unsafe: moving the call shifts the schedule.
+
+    ## Measured by `trainlint verify`
+
+    Not measured: PyTorch's own warning says it.
+
+    ## References
+
+    - PyTorch, `torch.optim`, "How to adjust learning rate" (order since 1.1.0)
+    """
+
+    code = "TL603"
+    name = "scheduler-before-optimizer"
+    level = Level.WARNING
+    message = "{call} runs before {step} on each turn of this loop"
+    why = "the first value of the schedule is skipped, and the rest comes too early"
+    help = "call scheduler.step() after optimizer.step()"
+    triggers = ((b"step(", b"torch"),)
+
+    def check(self, script: Script) -> Iterator[Hit]:
+        reported: set[int] = set()
+        for module in script.project.family(script.path):
+            for frame in loop_frames(module):
+                if not hasattr(frame.record, "body") or frameworks.in_lightning(script.inference, frame.cls):
+                    continue
+                step = script.semantics.steps.of_loop(frame)
+                for event in step.of(SCHEDULE):
+                    record = event.record
+                    if (
+                        record.context.module is not script.module
+                        or id(record) in reported
+                        or not isinstance(record, Call)
+                    ):
+                        continue
+                    update = self._update_after(script, step, event)
+                    if update is not None and isinstance(update.record, Call):
+                        reported.add(id(record))
+                        notes = (Note(update.record, "the optimizer steps here"),)
+                        yield Hit(
+                            record, {"call": describe.text(record), "step": describe.text(update.record)}, None, notes
+                        )
+
+    def _update_after(self, script: Script, step: Step, event: Event) -> Event | None:
+        if not event.sure or not self._is_known(script, event) or self._waits(event):
+            return None
+        first: Event | None = None
+        place = step.events.index(event)
+        for position, other in enumerate(step.events):
+            if other.kind == OPAQUE:
+                return None
+            if other.kind == STEP and self._belongs(script, step, event, other) is not False:
+                if position < place:
+                    return None
+                first = first or other
+        if (
+            first is None
+            or first.by == "engine"
+            or excludes(first, event)
+            or not self._belongs(script, step, event, first)
+        ):
+            return None
+        # in the innermost loop that holds both
+        shared = [f for f in event.loops if f in first.loops]
+        return None if shared or self._stepped_before(script, step) else first
+
+    def _belongs(self, script: Script, step: Step, event: Event, update: Event) -> bool | None:
+        """Whether the scheduler drives the optimizer that steps."""
+        steps = script.semantics.steps
+        scheduler, optimizer = steps.subject(event), steps.subject(update)
+        if scheduler is None or optimizer is None:
+            return None
+        answers = []
+        for builder in scheduler.builders:
+            given = builder.argument(0, "optimizer")
+            answers.append(steps.identity.same(steps.identity.of(given), optimizer) if given is not None else None)
+        if True in answers:
+            return True
+        if answers and None not in answers:
+            return False
+        return True if steps.only_optimizer(step) else None
+
+    def _is_known(self, script: Script, event: Event) -> bool:
+        """A scheduler of torch, or of a class that the project derives from one."""
+        if event.owner is None:
+            return False
+        values = list(each(script.value(event.owner)))
+        return bool(values) and all(isinstance(v, Object) and self._is_torch(script, v) for v in values)
+
+    def _is_torch(self, script: Script, value: Object) -> bool:
+        names = (
+            [value.name]
+            if value.cls is None
+            else [b for b in script.inference.bases(value.cls) if not isinstance(b, Class)]
+        )
+        return any(n.startswith(_OURS) for n in names)
+
+    def _waits(self, event: Event) -> bool:
+        """`if epoch > 0: scheduler.step()`"""
+        for frame in event.conditions:
+            test = frame.test
+            if isinstance(test, Compare) and any(isinstance(o, Constant) and o.value in (0, 1) for o in test.operands):
+                return True
+            if frame.kind == "except":
+                return True
+        return False
+
+    def _stepped_before(self, script: Script, step: Step) -> bool:
+        """`optimizer.step()` once before the loop."""
+        start = step.record.order
+        for call in script.semantics.loops.calls_of(step.frame):
+            if (
+                call.order < start
+                and call.attr == "step"
+                and script.semantics.work.kind(call) == STEP
+                and not call.context.within(step.frame)
+            ):
+                if not any(f.kind == "loop" for f in call.context.local_frames()):
+                    return True
+        return False

@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from trainlint.findings import Claim, Level
+from trainlint.rules.rule import Hit, Rule
+from trainlint.semantic import walk
+from trainlint.semantic.contexts import is_self
+from trainlint.semantic.facts import Assign, Attribute, Binding, Call, Class, Expr, Sequence
+from trainlint.semantic.values import Items, Object, Table, Value, each
+
+if TYPE_CHECKING:
+    from trainlint.semantic.script import Script
+
+# layers of torch that hold parameters or running statistics
+_HOLDS = re.compile(
+    r"Linear|Conv|Norm|LSTM|GRU|RNN|Embedding|Attention|Transformer|PReLU|Bilinear|Sequential|ModuleList|ModuleDict"
+)
+
+
+class UnregisteredSubmodules(Rule):
+    """A plain list or dict of modules on `self` of a module.
+
+    ## Why is this bad?
+
+    A module only knows what is assigned to it directly. What lies in a plain list is not in `parameters()`, so the
+    optimizer never trains it; not moved by `.to(device)`, so the forward fails on the GPU; not switched by `eval()`; and
+    not in `state_dict()`, so a checkpoint silently lacks it.
+
+    ## Example
+
+    ```python
+    self.layers = [nn.Linear(64, 64) for _ in range(4)]
+    ```
+
+    ## Use instead
+
+    ```python
+    self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(4))
+    ```
+
+    ## When it is silent
+
+    Layers that are registered elsewhere too (attributes of their own, `add_module`, a `ModuleList` or `Sequential` made of
+    the list); layers without parameters; a list of one module, which is how people hide one on purpose.
+
+    ## Fix safety
+
+    Unsafe (`nn.ModuleList`): the state dict gains keys, and the optimizer parameters.
+
+    ## Measured by `trainlint verify`
+
+    Parameters that take part in the forward and are in no `parameters()`.
+
+    ## References
+
+    - PyTorch, `torch.nn.ModuleList`, `torch.nn.ModuleDict`
+    """
+
+    code = "TL617"
+    name = "unregistered-submodules"
+    level = Level.ERROR
+    claim = Claim.BEHAVIOUR
+    message = "self.{name} is a plain {kind}: the modules in it are not part of {cls}"
+    why = "they are not trained, not moved to the device, and missing from the state dict"
+    help = "use nn.{container}"
+    triggers = ((b"nn", b"[", b"self."), (b"Module", b"self."))
+
+    def check(self, script: Script) -> Iterator[Hit]:
+        for cls in script.module.classes:
+            if script.role(cls) != "module":
+                continue
+            for name, bindings in cls.attributes.items():
+                for binding in bindings:
+                    kind = self._plain_container(script, cls, binding)
+                    if kind is None or self._is_registered(script, cls, name, binding):
+                        continue
+                    container = "ModuleDict" if kind == "dict" else "ModuleList"
+                    yield Hit(binding.source, {"name": name, "kind": kind, "cls": cls.name, "container": container})
+                    break
+
+    def _plain_container(self, script: Script, cls: Class, binding: Binding) -> str | None:
+        if binding.how != "assign" or binding.value is None or binding.path or binding.context.function is None:
+            return None
+        if not isinstance(binding.source, Attribute) or not isinstance(binding.statement, Assign):
+            return None
+        for value in each(script.value(binding.value)):
+            if isinstance(value, Items) and value.kind in ("list", "tuple"):
+                # an empty display is filled later: `element` is what is appended
+                elements = list(value.elements) if value.elements else [value.element]
+                if value.elements and len(elements) == 1:
+                    return None  # hidden on purpose
+                if self._holds_parameters(script, elements):
+                    return value.kind
+            elif isinstance(value, Table):
+                if self._holds_parameters(script, [v for _, v in value.items] or [value.rest]):
+                    return "dict"
+            else:
+                return None
+        return None
+
+    def _holds_parameters(self, script: Script, elements: list[Value]) -> bool:
+        """Modules only, at least one of which has parameters."""
+        values = [v for e in elements for v in each(e)]
+        if not values or not all(isinstance(v, Object) and v.role == "module" for v in values):
+            return False
+        return any(self._has_parameters(script, v) for v in values if isinstance(v, Object))
+
+    def _has_parameters(self, script: Script, value: Object) -> bool:
+        if value.call is None:
+            return False  # where it was made cannot be seen
+        if value.cls is not None:
+            return not self._trains_itself(script, value.cls)
+        last = value.name.rpartition(".")[2]
+        return value.name.startswith("torchvision.models.") or (
+            value.name.startswith("torch.nn.") and bool(_HOLDS.search(last))
+        )
+
+    def _trains_itself(self, script: Script, cls: Class) -> bool:
+        """A layer with an optimizer of its own (forward-forward, local losses)."""
+        return any(
+            isinstance(v, Object) and v.role == "optimizer"
+            for bindings in cls.attributes.values()
+            for b in bindings
+            if b.value is not None and b.how == "assign"
+            for v in each(script.value(b.value))
+        )
+
+    def _is_registered(self, script: Script, cls: Class, name: str, binding: Binding) -> bool:
+        assert binding.value is not None
+        if self._are_attributes(binding.value):
+            return True
+        for base in script.inference.bases(cls):
+            if not isinstance(base, Class):
+                continue
+            for method in base.methods.values():
+                for call in method.calls:
+                    if call.attr in ("add_module", "register_module", "setattr", "__setattr__"):
+                        return True
+                    if call.attr in ("ModuleList", "ModuleDict", "Sequential", "extend") and self._names(call, name):
+                        return True
+        for bindings in cls.attributes.values():
+            for other in bindings:
+                # `self.blocks = nn.ModuleList(blocks)` of the same local list
+                if other is not binding and isinstance(other.value, Call) and isinstance(binding.value, Expr):
+                    local = getattr(binding.value, "id", None)
+                    if local is not None and any(getattr(e, "id", None) == local for e in walk.inside(other.value)):
+                        return True
+        return False
+
+    def _are_attributes(self, value: Expr) -> bool:
+        """`[self.down1, self.down2]`: registered under names of their own."""
+        if isinstance(value, Sequence) and value.elements:
+            return all(
+                any(isinstance(e, Attribute) and is_self(e.value, e.context) for e in walk.inside(element))
+                for element in value.elements
+            )
+        return False
+
+    def _names(self, call: Call, name: str) -> bool:
+        for argument in call.args:
+            for expr in walk.inside(argument):
+                if isinstance(expr, Attribute) and expr.attr == name and is_self(expr.value, expr.context):
+                    return True
+        return False

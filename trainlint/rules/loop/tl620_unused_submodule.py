@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from trainlint.findings import Claim, Level
+from trainlint.rules.rule import Hit, Rule
+from trainlint.semantic import known, walk
+from trainlint.semantic.contexts import is_self
+from trainlint.semantic.facts import Attribute, Binding, Class
+from trainlint.semantic.values import Object, each
+
+if TYPE_CHECKING:
+    from trainlint.semantic.script import Script
+
+_MODULES = known.LIGHTNING_MODULES | {"torch.nn.Module", "torch.nn.modules.module.Module", "object", "abc.ABC"}
+# ways in which a class may use all that it holds, without a name
+_USES_ALL = frozenset(
+    "children named_children modules named_modules _modules __dict__ getattr vars get_submodule __getattr__ "
+    "state_dict_keys fuse_modules".split()
+)
+_NO_PARAMETERS = re.compile(
+    r"ReLU|GELU|SiLU|Tanh|Sigmoid|Softmax|Identity|Flatten|Dropout|Pool|Upsample|PixelShuffle|ELU|Loss|Pad"
+)
+
+
+class UnusedSubmodule(Rule):
+    """A layer that `__init__` assigns and nothing reads.
+
+    ## Why is this bad?
+
+    It takes memory on the device, in the optimizer and in every checkpoint, gets no gradient, and makes DDP stop with
+    "expected to have finished reduction" unless `find_unused_parameters` is set. Often it is a layer that `forward` was
+    meant to use.
+
+    ## Example
+
+    ```python
+    def __init__(self):
+        super().__init__()
+        self.fc1 = nn.Linear(64, 64)
+        self.fc2 = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.fc2(x)
+    ```
+
+    ## Use instead
+
+    Use the layer, or remove it.
+
+    ## When it is silent
+
+    Layers read in the class, a subclass or by attribute anywhere in the project; classes that go through `children()`,
+    `modules()` or `getattr`, that hooks reach, or whose base lies outside of the project; layers without parameters.
+
+    ## Fix safety
+
+    Unsafe: the state dict changes, and old checkpoints no longer fit.
+
+    ## Measured by `trainlint verify`
+
+    Parameters without a gradient after a step, and their memory.
+
+    ## References
+
+    - PyTorch, `DistributedDataParallel` (`find_unused_parameters`)
+    """
+
+    code = "TL620"
+    name = "unused-submodule"
+    level = Level.WARNING
+    claim = Claim.MEMORY
+    message = "self.{name} is never used by {cls}"
+    why = "it takes memory in the model, the optimizer and every checkpoint, and never gets a gradient"
+    help = "use it in forward, or remove it"
+    triggers = ((b"self.", b"nn"),)
+
+    def check(self, script: Script) -> Iterator[Hit]:
+        for cls in script.module.classes:
+            if script.role(cls) != "module" or not self._is_closed(script, cls):
+                continue
+            for name, bindings in cls.attributes.items():
+                if len(bindings) != 1 or name.startswith("__"):
+                    continue
+                binding = bindings[0]
+                if self._is_layer(script, binding) and not self._is_read(script, cls, name, binding):
+                    yield Hit(binding.source, {"name": name, "cls": cls.name})
+
+    def _is_closed(self, script: Script, cls: Class) -> bool:
+        """Only named reads can use what the class holds, and there is a `forward` to read it."""
+        family = [b for b in script.inference.bases(cls) if isinstance(b, Class)]
+        outside = [b for b in script.inference.bases(cls) if not isinstance(b, Class)]
+        if any(b not in _MODULES and not b.endswith(".LightningModule") for b in outside):
+            return False
+        family += self._subclasses(script, cls)
+        if not any("forward" in c.methods or "training_step" in c.methods for c in family):
+            return False
+        return not any(self._uses_all(c) for c in family)
+
+    def _subclasses(self, script: Script, cls: Class) -> list[Class]:
+        return [
+            other
+            for module in script.project.family(script.path)
+            for other in module.classes
+            if other is not cls and cls in script.inference.bases(other)
+        ]
+
+    def _uses_all(self, cls: Class) -> bool:
+        for method in cls.methods.values():
+            for call in method.calls:
+                if call.attr in _USES_ALL:
+                    return True
+                if call.attr in ("register_forward_hook", "exec", "eval") and call.args:
+                    return True
+        return any(a.context.cls is cls for n in ("_modules", "__dict__") for a in cls.module.attributes.get(n, ()))
+
+    def _is_layer(self, script: Script, binding: Binding) -> bool:
+        if (
+            binding.how != "assign"
+            or binding.value is None
+            or not isinstance(binding.source, Attribute)
+            or binding.path
+        ):
+            return False
+        function = binding.context.function
+        if function is None or function.name != "__init__":
+            return False
+        values = list(each(script.value(binding.value)))
+        return bool(values) and all(
+            isinstance(v, Object)
+            and v.role == "module"
+            and v.call is not None
+            and not (v.cls is None and _NO_PARAMETERS.search(v.name.rpartition(".")[2]))
+            and (v.cls is not None or v.name.startswith(("torch.nn.", "torchvision.models.")))
+            for v in values
+        )
+
+    def _is_read(self, script: Script, cls: Class, name: str, binding: Binding) -> bool:
+        for access in script.module.attributes.get(name, ()):
+            if access is not binding.source and not self._is_other(script, access, cls):
+                return True
+        if any(name in text and " " not in text for _, text in walk.strings(script.module)):
+            return True  # a key of a state dict, a name for getattr; not prose
+        word = re.compile(rb"\b" + re.escape(name.encode()) + rb"\b")
+        project = script.project
+        for path in project.files():
+            # a file that never says torch has no bytes here, and may still read the attribute
+            data = project.bytes_of(path) or (project.text(path) or "").encode("utf-8", "replace")
+            if path != script.path and word.search(data):
+                return True
+        return False
+
+    def _is_other(self, script: Script, access: Attribute, cls: Class) -> bool:
+        """`self.name` of a class that has nothing to do with this one."""
+        owner = access.context.cls
+        if owner is None or not is_self(access.value, access.context) or owner is cls:
+            return False
+        return cls not in script.inference.bases(owner) and owner not in script.inference.bases(cls)

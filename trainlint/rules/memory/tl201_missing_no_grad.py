@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from trainlint.findings import Claim, Level
+from trainlint.rules import describe
+from trainlint.rules.rule import Hit, Note, Rule
+from trainlint.semantic import evaluation
+from trainlint.semantic.facts import Comprehension
+from trainlint.semantic.loops import BatchLoop
+
+if TYPE_CHECKING:
+    from trainlint.semantic.script import Script
+
+_SMOKE_TEST = re.compile(r"^_?test(?:_|$)|^main_test$|^demo$|^benchmark", re.I)
+
+
+class MissingNoGrad(Rule):
+    """An evaluation loop runs a model with autograd on.
+
+    ## Why is this bad?
+
+    Autograd keeps the activations of every layer for a backward that never comes. Until the result is dropped they take as
+    much memory as in training, so validation runs out of memory where training fits, and every forward costs the extra
+    bookkeeping. `model.eval()` does not turn autograd off.
+
+    ## Example
+
+    ```python
+    def validate(model, loader):
+        model.eval()
+        for images, target in loader:
+            correct += (model(images).argmax(1) == target).sum()
+    ```
+
+    ## Use instead
+
+    ```python
+    @torch.no_grad()
+    def validate(model, loader):
+        ...
+    ```
+
+    ## When it is silent
+
+    Where any caller, decorator (also one made in the project), enclosing block or callee turns autograd off; where the loop
+    also trains, or its results go into a backward; where the model is frozen; for single forwards outside a loop, smoke
+    tests of a model file, and hooks that a framework runs without autograd.
+
+    ## Fix safety
+
+    Unsafe: it changes what happens to tensors that are used after the loop. Never `inference_mode`, whose tensors cannot
+    enter autograd later.
+
+    ## Measured by `trainlint verify`
+
+    Peak memory of the evaluation with and without the graph.
+
+    ## References
+
+    - PyTorch, "Autograd mechanics: Locally disabling gradient computation"
+    """
+
+    code = "TL201"
+    name = "missing-no-grad"
+    level = Level.WARNING
+    claim = Claim.MEMORY
+    message = "this evaluation loop runs {call} with autograd on"
+    why = "activations are kept for a backward that never comes; eval() does not turn that off"
+    help = "decorate the function with @torch.no_grad(), or put the loop under `with torch.no_grad():`"
+    triggers = ((b"torch", b"for "), (b"torch", b"while "))
+
+    def check(self, script: Script) -> Iterator[Hit]:
+        for loop in script.batch_loops():
+            if loop.phase != "eval" or self._is_silent(script, loop):
+                continue
+            call = evaluation.recorded_forward(script, loop)
+            if call is None or evaluation.is_frozen(script, call):
+                continue
+            record = loop.record
+            if any(
+                other.frame is not loop.frame and loop.frame.within(other.frame) and other.phase == "eval"
+                for other in script.batch_loops()
+            ):
+                continue  # the outer loop is reported
+            notes = (Note(call, "the model runs here"),)
+            yield Hit(record, {"call": describe.text(call)}, None, notes)
+
+    def _is_silent(self, script: Script, loop: BatchLoop) -> bool:
+        function = loop.frame.function
+        if function is not None and loop.source == "steps":
+            if _SMOKE_TEST.search(function.name) and evaluation.builds_model(script, function):
+                return True
+        if any(
+            c.context.within(loop.frame) and c.attr == "grad" and script.name_of(c.callee) == "torch.autograd.grad"
+            for c in script.semantics.loops.calls_of(loop.frame)
+        ):
+            return True
+        if isinstance(loop.record, Comprehension) and loop.source != "loader":
+            return True
+        return evaluation.feeds_training(script, loop) or evaluation.goes_to_numpy(script, loop)

@@ -1,0 +1,209 @@
+"""Two networks trained against each other: a backward that runs through a network which the step after it does not
+train."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from trainlint.semantic.bindings import lookup
+from trainlint.semantic.contexts import dotted_name, is_self
+from trainlint.semantic.facts import Attribute, Call, Expr, Name, Sequence
+from trainlint.semantic.identity import Subject
+from trainlint.semantic.lineage import Part
+from trainlint.semantic.step import STEP, Event, Step
+from trainlint.semantic.walk import expressions
+from trainlint.semantic.work import BACKWARD
+
+if TYPE_CHECKING:
+    from trainlint.semantic.script import Script
+
+_PREFIX = re.compile(r"(?:^|_)(?:optimi[sz]er|optim|opt|solver)s?(?:_|$)", re.I)
+
+
+class WastedGraph(NamedTuple):
+    """`outer`: the forward of the network that is trained, on the output of `inner`, which is not."""
+
+    outer: Call
+    inner: Call
+    backward: Call
+    optimizer: Expr
+
+
+def wasted_graphs(script: Script) -> Iterator[WastedGraph]:
+    for step in script.semantics.steps.through(script.module):
+        for backward, optimizer in _single_updates(script, step):
+            yield from _of_update(script, step, backward, optimizer)
+
+
+def _single_updates(script: Script, step: Step) -> Iterator[tuple[Event, Event]]:
+    """Each backward with the one optimizer that steps before the next backward; the step must know another
+    optimizer."""
+    events = step.of(BACKWARD, STEP)
+    steps = script.semantics.steps
+    for place, event in enumerate(events):
+        if event.kind != BACKWARD or event.owner is None:
+            continue
+        following: list[Event] = []
+        for other in events[place + 1 :]:
+            if other.kind == BACKWARD:
+                break
+            following.append(other)
+        if len(following) != 1 or (place > 0 and events[place - 1].kind == BACKWARD):
+            continue
+        if any(steps.same(following[0], other) is False for other in step.of(STEP)):
+            yield event, following[0]
+
+
+def _of_update(script: Script, step: Step, backward: Event, optimizer: Event) -> Iterator[WastedGraph]:
+    assert backward.owner is not None
+    for outer in script.semantics.lineage.forwards(backward.owner, backward.path):
+        call = outer.expr
+        assert isinstance(call, Call)
+        if script.semantics.lineage.cut(call) or _in_penalty(script, call) or _is_shared(script, step, backward, outer):
+            continue
+        for inner in _inputs(script, outer):
+            assert isinstance(inner.expr, Call)
+            if _trains_outer_only(script, step, optimizer, outer, inner):
+                if isinstance(backward.record, Call) and optimizer.owner is not None:
+                    yield WastedGraph(call, inner.expr, backward.record, optimizer.owner)
+                break
+
+
+def _inputs(script: Script, outer: Part) -> Iterator[Part]:
+    """The forward passes that the arguments of a forward pass hang on."""
+    call = outer.expr
+    assert isinstance(call, Call)
+    for argument in [*call.args, *(k.value for k in call.keywords)]:
+        for part in script.semantics.lineage.forwards(argument, outer.path):
+            if not script.semantics.lineage.cut(part.expr):
+                yield part
+
+
+def _trains_outer_only(script: Script, step: Step, optimizer: Event, outer: Part, inner: Part) -> bool:
+    steps, identity = script.semantics.steps, script.semantics.steps.identity
+    outer_expr, inner_expr = _network(outer.expr), _network(inner.expr)
+    if outer_expr is None or inner_expr is None:
+        return False
+    trained, other = identity.of(outer_expr, outer.path), identity.of(inner_expr, inner.path)
+    subject = steps.subject(optimizer)
+    if subject is None or identity.same(trained, other) is not False:
+        return False
+    if _trains(script, subject, other):
+        return False
+    others = [e for e in step.of(STEP) if steps.same(e, optimizer) is False]
+    if _trains(script, subject, trained):
+        for event in others:
+            second = steps.subject(event)
+            if second is not None and _trains(script, second, other):
+                return True
+    if subject.builders:
+        return False
+    return _named_for(optimizer.owner, outer_expr, inner_expr) and any(
+        _named_for(event.owner, inner_expr, outer_expr) for event in others
+    )
+
+
+def _trains(script: Script, optimizer: Subject, network: Subject) -> bool:
+    identity = script.semantics.steps.identity
+    if identity.trains(optimizer, network) is True:
+        return True
+    mine = _sources(script, network.expr, 0)
+    for builder in optimizer.builders:
+        given = builder.argument(0, "params")
+        for owner in identity.owners_of_parameters(given) if given is not None else ():
+            if mine & _sources(script, owner, 0):
+                return True
+    return False
+
+
+def _sources(script: Script, expr: Expr, depth: int) -> set[int]:
+    """What an attribute of `self` was set to: the parameter of `__init__`, or the call, behind `self.critic =
+    critic.cuda()`."""
+    found: set[int] = set()
+    while (
+        isinstance(expr, Call) and expr.attr in ("to", "cuda", "train", "eval", "float") and expr.receiver is not None
+    ):
+        expr = expr.receiver
+    if depth > 4:
+        return found
+    if isinstance(expr, Call):
+        return {id(expr)}
+    bindings = lookup(expr, expr.id)[0] if isinstance(expr, Name) else []
+    if isinstance(expr, Attribute) and is_self(expr.value, expr.context) and expr.context.cls is not None:
+        bindings = expr.context.cls.attributes.get(expr.attr, [])
+    for binding in bindings:
+        if binding.how == "parameter":
+            found.add(id(binding.source))
+        elif binding.how == "assign" and binding.value is not None:
+            value: Expr = binding.value
+            for place in binding.path:
+                if isinstance(value, Sequence) and place is not None and place < len(value.elements):
+                    value = value.elements[place]
+                else:
+                    return found
+            found |= _sources(script, value, depth + 1)
+    return found
+
+
+def _network(expr: Expr) -> Expr | None:
+    """`model` of `model(x)`, `model.encode(x)`."""
+    if not isinstance(expr, Call):
+        return None
+    callee = expr.callee
+    if isinstance(callee, Attribute) and callee.attr in (
+        "forward",
+        "encode",
+        "decode",
+        "generate",
+        "sample",
+        "predict",
+    ):
+        return callee.value
+    return callee
+
+
+def _named_for(optimizer: Expr | None, network: Expr, other: Expr) -> bool:
+    """`opt_d` for `D`, `opt_lang` for `language`: the name of the optimizer points at one of two networks."""
+    if optimizer is None:
+        return False
+    token = _PREFIX.sub("_", _last(optimizer)).strip("_").lower()
+    mine, others = (
+        _last(e).lower().removeprefix("net_").removeprefix("net") or _last(e).lower() for e in (network, other)
+    )
+    return bool(token) and mine.startswith(token) and not others.startswith(token)
+
+
+def _last(expr: Expr) -> str:
+    return (dotted_name(expr) or "").rpartition(".")[2]
+
+
+def _in_penalty(script: Script, call: Call) -> bool:
+    """In a function that takes gradients at its input, or beside a `torch.autograd.grad` on the same input or output."""
+    function = call.context.function
+    calls = function.calls if function is not None else [c for c in script.module.calls if c.context.function is None]
+    penalties = [c for c in calls if c.attr == "grad" and script.name_of(c.callee) == "torch.autograd.grad"]
+    if not penalties:
+        return False
+    if function is not None and not any(c.attr == "backward" for c in calls):
+        return True
+    names = {dotted_name(a) for a in call.args} | {dotted_name(t) for t in getattr(call.statement, "targets", ())}
+    mentioned = {
+        dotted_name(e) for c in penalties for a in [*c.args, *(k.value for k in c.keywords)] for e in expressions(a)
+    }
+    return bool((names & mentioned) - {None})
+
+
+def _is_shared(script: Script, step: Step, backward: Event, outer: Part) -> bool:
+    """The same forward pass is part of another backward: the graph through the generator is needed there."""
+    for other in step.of(BACKWARD):
+        if other is not backward and other.owner is not None:
+            if any(p.expr is outer.expr for p in script.semantics.lineage.forwards(other.owner, other.path)):
+                return _same_way(backward, other)
+    return False
+
+
+def _same_way(one: Event, other: Event) -> bool:
+    """Whether two backwards are in the same function; a helper called twice runs its forward anew each time."""
+    return one.path == other.path

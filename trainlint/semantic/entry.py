@@ -1,0 +1,69 @@
+"""What runs when a file is started or imported: module level, the main guard, and who is called from there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainlint.semantic.contexts import dotted_name
+from trainlint.semantic.facts import Compare, Constant, Context, Expr, Function, Operator
+
+if TYPE_CHECKING:
+    from trainlint.semantic.inference import Inference
+
+
+def is_main_test(test: Expr) -> bool:
+    """`__name__ == "__main__"`, also with further conditions."""
+    if isinstance(test, Compare) and test.ops == ("==",):
+        names = {dotted_name(o) for o in test.operands}
+        values = {o.value for o in test.operands if isinstance(o, Constant)}
+        return "__name__" in names and "__main__" in values
+    return isinstance(test, Operator) and test.op == "and" and any(is_main_test(o) for o in test.operands)
+
+
+def under_main_guard(context: Context) -> bool:
+    """Whether code runs only in the process that was started, not in one that spawn makes and that imports the file."""
+    for frame in context.frames():
+        if frame.kind == "branch" and frame.test is not None:
+            if is_main_test(frame.test) and not frame.negated:
+                return True
+            if frame.negated and isinstance(frame.test, Compare) and frame.test.ops == ("!=",):
+                names = {dotted_name(o) for o in frame.test.operands}
+                if "__name__" in names:
+                    return True
+    return False
+
+
+class Entry:
+    """Whether code runs on import of its file, found through the callers."""
+
+    def __init__(self, inference: Inference) -> None:
+        self.inference = inference
+        self._functions: dict[int, Context | None] = {}
+        self._active: set[int] = set()
+
+    def unguarded(self, context: Context) -> Context | None:
+        """The module-level place, not under a main guard, from which code is run; None where there is none."""
+        if under_main_guard(context):
+            return None
+        function = context.function
+        if function is None:
+            return context
+        return self._function(function)
+
+    def _function(self, function: Function) -> Context | None:
+        key = id(function)
+        if key in self._functions:
+            return self._functions[key]
+        if key in self._active:
+            return None
+        self._active.add(key)
+        found: Context | None = None
+        try:
+            for site in self.inference.callgraph.callers(function):
+                found = self.unguarded(site.call.context)
+                if found is not None:
+                    break
+        finally:
+            self._active.discard(key)
+        self._functions[key] = found
+        return found

@@ -1,0 +1,81 @@
+"""What a loss is: a mean over its batch, as torch's losses give, or something that was weighted, summed or divided."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from trainlint.semantic.facts import Attribute, Call, Expr, Name, Subscript
+from trainlint.semantic.facts import Operator as OperatorRecord
+from trainlint.semantic.step import Event
+from trainlint.semantic.values import External, Object, each
+
+if TYPE_CHECKING:
+    from trainlint.semantic.script import Script
+
+_SCALING = frozenset("mul mul_ div div_ multiply divide true_divide sum nansum scale_loss weighted".split())
+_CONTRASTIVE = re.compile(r"contrast|nce|clip_?loss|siglip|triplet|cosent|ntxent|arcface|cosine", re.I)
+_MEAN_LOSSES = re.compile(
+    r"^(?:cross_entropy|nll_loss|mse_loss|l1_loss|smooth_l1_loss|huber_loss|binary_cross_entropy|binary_cross_entropy_with_logits|"
+    r"soft_margin_loss|multilabel_soft_margin_loss|poisson_nll_loss|gaussian_nll_loss)$"
+)
+
+
+def averages(script: Script, backward: Event) -> bool:
+    """Whether a backward certainly runs on the mean of one batch, with nothing that scales it on the way."""
+    if backward.owner is None:
+        return False
+    mean = False
+    for part in script.semantics.lineage.parts(backward.owner, backward.path, through_modules=False):
+        expr = part.expr
+        if _scales(expr):
+            return False
+        if isinstance(expr, Call):
+            kind = _loss(script, expr)
+            if kind is False:
+                return False
+            mean = mean or kind is True
+    return mean and not _is_contrastive(backward)
+
+
+def _scales(expr: Expr) -> bool:
+    """Multiplied, divided or summed; in the loss itself, since arguments of modules and losses are not looked into."""
+    if isinstance(expr, OperatorRecord):
+        return expr.op in ("*", "/", "@", "**")
+    return isinstance(expr, Call) and expr.attr in _SCALING
+
+
+def _loss(script: Script, call: Call) -> bool | None:
+    """True for a loss of torch that averages, False for one that does not, None for something else."""
+    for value in each(script.value(call.callee)):
+        if isinstance(value, Object) and value.role == "loss":
+            if value.cls is not None or not value.name.startswith("torch.nn."):
+                return False if value.name or value.cls is not None else None
+            if _CONTRASTIVE.search(value.name):
+                return False
+            return _reduces(script, value.call)
+        if isinstance(value, External) and value.name.startswith("torch.nn.functional."):
+            last = value.name.rpartition(".")[2]
+            if _MEAN_LOSSES.match(last):
+                return _reduces(script, call)
+    if call.attr is not None and _CONTRASTIVE.search(call.attr):
+        return False
+    return None
+
+
+def _reduces(script: Script, call: Call | None) -> bool:
+    """`reduction="mean"`, which is the default; not where arguments come from elsewhere."""
+    if call is None:
+        return False
+    if call.unpacks:
+        return False
+    given = call.keyword("reduction")
+    legacy = call.keyword("size_average") or call.keyword("reduce")
+    return legacy is None and (given is None or script.constant(given) == "mean")
+
+
+def _is_contrastive(backward: Event) -> bool:
+    name = backward.owner
+    while isinstance(name, (Attribute, Subscript)):
+        name = name.value
+    return isinstance(name, Name) and bool(_CONTRASTIVE.search(name.id))

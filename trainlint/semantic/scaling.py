@@ -1,0 +1,151 @@
+"""Gradient scaling in a training step: which backward runs on a scaled loss, and what reaches the scaled gradients."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from trainlint.semantic.bindings import lookup
+from trainlint.semantic.facts import Call, Compare, Constant, Context, Expr, FString, Name, Operator
+from trainlint.semantic.guards import RARE
+from trainlint.semantic.precision import is_enabled
+from trainlint.semantic.step import BACKWARD, CLIP, INSPECT, STEP, UNSCALE, UPDATE, Event, Step, excludes
+from trainlint.semantic.values import Object, each
+from trainlint.semantic.walk import expressions
+
+if TYPE_CHECKING:
+    from trainlint.semantic.script import Script
+
+SCALER_WORD = re.compile(rb"[Ss]caler")
+_PRECISION = re.compile(r"amp|scaler|half|fp16|float16|precision|mixed", re.I)
+_ACCUMULATES = re.compile(r"accum", re.I)
+_LOOKS = frozenset(
+    "norm abs mean max min std var sum square pow item get_total_norm vector_norm _foreach_norm add_histogram "
+    "histogram".split()
+)
+
+
+def steps(script: Script) -> Iterator[Step]:
+    """The training steps of the program that use a scaler, in whichever file they stand."""
+    semantics = script.semantics
+    seen: set[int] = set()
+    for module in semantics.program.modules(script.module, SCALER_WORD):
+        for step in semantics.steps.of_module(module):
+            if id(step.frame) not in seen:
+                seen.add(id(step.frame))
+                if any(uses_scaler(script, e) for e in step.events):
+                    yield step
+
+
+def uses_scaler(script: Script, event: Event) -> bool:
+    if event.kind == BACKWARD:
+        return is_scaled(script, event)
+    if event.kind in (STEP, UNSCALE, UPDATE):
+        expr = event.owner if event.kind == UPDATE else event.scaler
+        return event.by == "scaler" and expr is not None
+    return False
+
+
+def is_scaled(script: Script, event: Event) -> bool:
+    """A backward on `scaler.scale(loss)`, the scaler being one that is on."""
+    found = script.semantics.steps.scaling_call(event)
+    if found is None or found[0].attr != "scale" or found[0].receiver is None:
+        return False
+    if script.semantics.steps.role(found[0].receiver) != "scaler":
+        return False
+    return not is_off(script, found[0])
+
+
+def is_off(script: Script, call: Call) -> bool:
+    """The scaler that a method is called on was made with `enabled=False`."""
+    if call.receiver is None:
+        return False
+    made = [
+        v.call
+        for v in each(script.value(call.receiver))
+        if isinstance(v, Object) and v.role == "scaler" and v.call is not None
+    ]
+    return bool(made) and all(is_enabled(script, c) is False for c in made)
+
+
+def maybe_scaled(script: Script, event: Event) -> bool:
+    """Whether a loss may have been scaled where it cannot be seen: anybody on the way scales, or is handed a scaler."""
+    if script.semantics.steps.scaling_call(event) is not None:
+        return True
+    modules = {id(c.context.module): c.context.module for c in (*event.path, event.record)}
+    for module in modules.values():
+        for name in ("scale", "scale_loss"):
+            if module.calls_by_attr.get(name):
+                return True
+    return event.owner is None
+
+
+def touches(event: Event) -> bool:
+    """Gradients are clipped or looked at in a way that depends on their size; dividing or copying them does not."""
+    if event.by in ("accelerator", "fabric", "engine", "lightning"):
+        return False
+    if not isinstance(event.record, Call):
+        return False
+    if event.kind == CLIP:
+        return event.by != "hand" or event.record.attr in ("clamp_", "clip_")
+    return event.kind == INSPECT and event.record.attr in _LOOKS
+
+
+def asks_precision(frame: Context) -> bool:
+    """A condition about mixed precision: `if args.amp`, `if scaler is not None`."""
+    if frame.test is None:
+        return False
+    for expr in expressions(frame.test):
+        word = getattr(expr, "id", None) or getattr(expr, "attr", None)
+        if isinstance(word, str) and _PRECISION.search(word):
+            return True
+    return False
+
+
+def is_cadence(script: Script, frame: Context, event: Event) -> bool:
+    """A condition that lets only every so many turns through: `(step + 1) % 4 == 0`, `if ready_to_accumulate`, also one
+    that a call hands to a helper (`update_grad=(step + 1) % 4 == 0`)."""
+    if frame.kind != "branch" or frame.test is None:
+        return False
+    if script.semantics.guards.guard(frame) == RARE or _counts(frame.test):
+        return True
+    if isinstance(frame.test, Name):
+        for length in range(len(event.path), 0, -1):
+            given = script.semantics.steps.identity.argument(frame.test, event.path[:length])
+            if given is not None:
+                return script.semantics.guards.condition(given[0], frame.negated) == RARE or _counts(given[0])
+    return any(isinstance(e, Name) and _ACCUMULATES.search(e.id) for e in expressions(frame.test))
+
+
+def _counts(test: Expr, depth: int = 0) -> bool:
+    """A remainder is taken, also where the default of what it is taken by is 1 (`--accum_iter 1`)."""
+    for expr in expressions(test):
+        if isinstance(expr, Operator) and expr.op == "%" and not isinstance(expr.operands[0], (Constant, FString)):
+            return not (isinstance(expr.operands[1], Constant) and expr.operands[1].value == 1)
+        if isinstance(expr, Name) and depth < 2:
+            bindings = lookup(expr, expr.id)[0]
+            if (
+                len(bindings) == 1
+                and bindings[0].how == "assign"
+                and isinstance(bindings[0].value, (Compare, Operator))
+            ):
+                if _counts(bindings[0].value, depth + 1):
+                    return True
+    return False
+
+
+def extra_conditions(event: Event, other: Event) -> list[Context]:
+    """The conditions of an event that another one does not stand under."""
+    own = {id(f) for f in other.conditions}
+    return [f for f in event.conditions if id(f) not in own]
+
+
+def between(step: Step, first: Event, last: Event, *kinds: str) -> list[Event]:
+    """Events of some kinds after one and before another, those in other arms of a condition left out."""
+    start, end = _index(step, first), _index(step, last)
+    return [e for e in step.events[start + 1 : end] if e.kind in kinds and not excludes(e, last)]
+
+
+def _index(step: Step, event: Event) -> int:
+    return next(i for i, e in enumerate(step.events) if e is event)
