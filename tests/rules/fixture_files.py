@@ -46,7 +46,8 @@ class Fixture(NamedTuple):
 
     def settings(self) -> str:
         """The settings of the fixture, as TOML."""
-        found = [m[1] for file in self.files for m in _SETTINGS.finditer(file.read_text(encoding="utf-8")[:400])]
+        heads = [file.read_text(encoding="utf-8", errors="replace")[:400] for file in self.files]
+        found = [m[1] for head in heads for m in _SETTINGS.finditer(head)]
         return "\n".join(dict.fromkeys(found))
 
     def _relative(self, file: Path) -> str:
@@ -74,7 +75,7 @@ def _expected(file: Path, name: str) -> Iterator[Expected]:
 
 
 def _lines(file: Path) -> Iterator[tuple[int, int, str]]:
-    text = file.read_text(encoding="utf-8")
+    text = file.read_text(encoding="utf-8", errors="replace")
     if file.suffix != ".ipynb":
         for row, line in enumerate(text.splitlines(), 1):
             yield 0, row, line

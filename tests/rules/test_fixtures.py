@@ -52,7 +52,8 @@ def _findings(fixture: Fixture, folder: Path) -> list[tuple[tuple[str, int, int,
         assert result.fault is None, result.fault
         name = Path(result.path).relative_to(root).as_posix()
         for finding in result.findings:
-            assert result.source is not None
-            cell, row = result.source.cell_place(finding.place.row)
+            # a file that could not be decoded has no source
+            place = finding.place.row
+            cell, row = (None, place) if result.source is None else result.source.cell_place(place)
             found.append(((name, cell or 0, row, finding.code), finding.level))
     return found

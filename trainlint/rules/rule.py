@@ -5,12 +5,13 @@ A rule reads facts and answers of the semantic model, and yields hits. It never 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from trainlint.findings import Claim, Level
 
 if TYPE_CHECKING:
+    from trainlint.rewriting import Change, Site
     from trainlint.semantic.facts import Record
     from trainlint.semantic.script import Script
 
@@ -23,11 +24,13 @@ class Note(NamedTuple):
 
 
 class Rewrite(NamedTuple):
-    """How a hit can be repaired. `edit` gets the libcst nodes once they are there; see `trainlint.edits`."""
+    """How a hit can be repaired. `edit` gets the `Site` of the libcst node once that is there; see `trainlint.rewriting`."""
 
     safe: bool
-    message: str
-    edit: Callable[..., Any]
+    message: str  # what it does: "Pass `pin_memory=True`"
+    edit: Callable[[Site], Iterable[Change]]
+    at: Record | None = None  # what it works on, if not the hit's own record
+    instead: Rewrite | None = None  # what --unsafe-fixes writes instead of this safe one
 
 
 class Hit(NamedTuple):

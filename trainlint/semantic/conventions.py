@@ -291,7 +291,7 @@ def parameter(inference: Inference, function: Function, parameter: Parameter) ->
         "mean",
     }:
         return Tensor(None, None, "input")
-    if _fed_to_layer(inference, function, parameter.name):
+    if is_fed_to_layer(inference, function, parameter.name):
         return Tensor(None, None, "input")
     return UNKNOWN
 
@@ -321,7 +321,7 @@ def _first_use(function: Function, name: str) -> Name | None:
     return None
 
 
-def _fed_to_layer(inference: Inference, function: Function, name: str) -> bool:
+def is_fed_to_layer(inference: Inference, function: Function, name: str) -> bool:
     """Whether the parameter is handed, as it is, to a layer or a torch function."""
     for call in function.calls:
         if call.args and isinstance(call.args[0], Name) and call.args[0].id == name:

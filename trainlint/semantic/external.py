@@ -932,15 +932,19 @@ def _enumerate(inference: Inference, call: Call) -> Value:
 
 def _zip(inference: Inference, call: Call) -> Value:
     elements: list[Value] = []
+    kind = "list"  # of several lists; an iterator where one of them draws batches
     for argument in call.args:
         if isinstance(argument, Starred):
             return Items(
-                "iterator",
+                kind,
                 None,
                 Items("tuple", None, inference.element(inference.element(inference.value(argument.value)))),
             )
-        elements.append(inference.element(inference.value(argument)))
-    return Items("iterator", None, Items("tuple", tuple(elements), UNKNOWN))
+        held = inference.value(argument)
+        if not all(isinstance(v, Items) and v.kind in ("list", "tuple", "set") for v in each(held)):
+            kind = "iterator"
+        elements.append(inference.element(held))
+    return Items(kind, None, Items("tuple", tuple(elements), UNKNOWN))
 
 
 def _list(inference: Inference, call: Call) -> Value:

@@ -25,6 +25,7 @@ from trainlint.semantic.facts import (
     Starred,
     While,
 )
+from trainlint.semantic.guards import OFF
 from trainlint.semantic.values import Const, Items, Object, each
 from trainlint.semantic.work import BACKWARD, FORWARD, STEP
 
@@ -259,6 +260,18 @@ class Feeding:
             if isinstance(value, Items) and value.elements:
                 return all(isinstance(e, Const) and isinstance(e.value, str) for e in value.elements)
         return False
+
+
+def is_switched_off(script: Script, loader: Call) -> bool:
+    """Built only when a flag is set that is off by default."""
+    return any(script.semantics.guards.guard(f) == OFF for f in loader.context.local_frames() if f.kind == "branch")
+
+
+def is_alternative(loader: Call, feed: Feed) -> bool:
+    """Built under a condition, and the same loop gets another loader otherwise."""
+    if len(feed.loaders) < 2:
+        return False
+    return any(f.kind == "branch" for f in loader.context.local_frames())
 
 
 def is_held_out(loader: Call) -> bool:

@@ -100,27 +100,29 @@ class Inference:
         bindings, bound = lookup(expr, expr.id)
         if not bound:
             return self._unbound(expr)
-        found = [self.bound(b) for b in bindings]
-        if any(b.how == "augment" and isinstance(v, Tensor) for b, v in zip(bindings, found, strict=False)):
-            # `correct = 0; correct += (pred == y).sum()`: a tensor from the first addition on
-            found = [v for v in found if not (isinstance(v, Const) and isinstance(v.value, (int, float)))]
-        whole = [v for b, v in zip(bindings, found, strict=False) if b.how != "augment" and isinstance(v, Tensor)]
-        if whole:
-            # `boxes /= scale` leaves boxes where they are
-            found = (
-                [
-                    v._replace(device=whole[0].device) if b.how == "augment" and isinstance(v, Tensor) else v
-                    for b, v in zip(bindings, found, strict=False)
-                ]
-                if len(found) == len(bindings)
-                else found
-            )
+        found = self._augmented(bindings)
         result = conventions.narrowed(expr, join(found))
         if isinstance(result, Unknown):
             return conventions.by_use(self, expr.id, expr)
         if isinstance(result, OneOf):
             return result
         return conventions.refine(self, expr, result)
+
+    def _augmented(self, bindings: list[Binding]) -> list[Value]:
+        """The values of bindings, with `x += y` taken as a change of x, not as another thing that x may be."""
+        pairs = [(b, self.bound(b)) for b in bindings]
+        added = [v for b, v in pairs if b.how == "augment"]
+        if not added:
+            return [v for _, v in pairs]
+        whole = [v for b, v in pairs if b.how != "augment"]
+        tensors = [v for v in whole if isinstance(v, Tensor)]
+        if tensors:
+            # `boxes /= scale` leaves boxes where they are
+            return whole + [v._replace(device=tensors[0].device) for v in added if isinstance(v, Tensor)]
+        if any(isinstance(v, Tensor) for v in added):
+            # `correct = 0; correct += (pred == y).sum()`: a tensor from the first addition on
+            whole = [v for v in whole if not (isinstance(v, Const) and isinstance(v.value, (int, float)))]
+        return whole + added
 
     def _unbound(self, expr: Name) -> Value:
         for full in self._star_names(expr):
@@ -315,6 +317,8 @@ class Inference:
         if function.name == "forward" and parameter.kind == "any":
             # what a layer is given is a tensor when it is used like one; to follow it through all layers would say no more
             used = conventions.parameter(self, function, parameter)
+            if isinstance(used, Tensor) and used.device is None and self._is_left_on_host(function, parameter):
+                return used._replace(device="host")
             if not isinstance(used, Unknown):
                 return used
         given: list[Value] = []
@@ -351,6 +355,23 @@ class Inference:
             if not isinstance(guess, Unknown):
                 return guess
         return result
+
+    def _is_left_on_host(self, function: Function, parameter: Parameter) -> bool:
+        """Lengths for packing: no layer is given them, every call hands them over where the loader has put them, and
+        no wrapper (DDP, DataParallel) moves them."""
+        if conventions.is_fed_to_layer(self, function, parameter.name):
+            return False
+        sites = self.callgraph.callers(function)
+        for site in sites:
+            argument = site.argument(function, parameter)
+            cls = site.call.context.cls
+            if not isinstance(argument, Expr) or (cls is not None and self.role(cls) in ("module", "loss")):
+                return False
+            if any(isinstance(v, Object) and v.inner for v in each(self.value(site.call.callee))):
+                return False
+            if any(not isinstance(v, (Batch, Tensor)) or v.device != "host" for v in each(self.value(argument))):
+                return False
+        return bool(sites)
 
     def _keywords(self, call: Call, named: set[str]) -> Table:
         """What a call passes into `**values`."""

@@ -24,13 +24,31 @@ def spans(module: cst.Module, text: str, records: Iterable[Record]) -> dict[int,
 
     Of a record that ends with a block, only the start counts: its code goes on to the end of the row.
     """
-    bounds = {id(record): _bounds(record) for record in records}
+    return _spans(module, text, {id(record): _bounds(record) for record in records})
+
+
+def node_spans(module: cst.Module, text: str, nodes: Iterable[cst.CSTNode]) -> dict[int, tuple[int, int]]:
+    """As `spans`, for nodes, by the `id` of the node; those without a position of their own are left out.
+
+    `text` may go on behind what `module` was parsed from.
+    """
+    return _spans(module, text, {id(node): (node, node) for node in nodes})
+
+
+def _spans(
+    module: cst.Module, text: str, bounds: dict[int, tuple[cst.CSTNode, cst.CSTNode]]
+) -> dict[int, tuple[int, int]]:
     code = _Code(module, {id(node) for ends in bounds.values() for node in ends})
     run_in_deep_stack(lambda: module._codegen_impl(cast(Any, code)))
     offsets = list(accumulate(map(len, code.tokens), initial=0))
     found = {}
     for key, (first, last) in bounds.items():
-        start, end = code.trimmed(code.starts[id(first)], code.ends[id(last)])
+        if id(first) not in code.starts or id(last) not in code.ends:
+            continue
+        start, end = code.starts[id(first)], code.ends[id(last)]
+        if start == end:
+            continue
+        start, end = code.trimmed(start, end)
         if _has_own_parentheses(first):
             start, end = code.with_parentheses(start, end)
         found[key] = offsets[start], offsets[end]

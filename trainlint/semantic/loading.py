@@ -23,7 +23,7 @@ from trainlint.semantic.facts import (
     Starred,
 )
 from trainlint.semantic.options import updated
-from trainlint.semantic.values import UNKNOWN, Const, Items, Number, Object, Table, Unknown, Value, each
+from trainlint.semantic.values import UNKNOWN, Const, Items, Number, Object, Routine, Table, Unknown, Value, each
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -274,9 +274,10 @@ def loaders_behind(script: Script, expr: Expr, depth: int = 0) -> Iterator[Objec
     if isinstance(expr, Call):
         if not found and expr.attr not in _COUNTS:
             yield from _among_arguments(script, expr, depth)
+            yield from _handed_on(script, expr, depth)
     elif not found:
         for binding in definitions(script, expr):
-            if binding.how == "assign" and isinstance(binding.value, Call) and not binding.path:
+            if binding.how == "assign" and isinstance(binding.value, (Call, Name, Attribute)) and not binding.path:
                 yield from loaders_behind(script, binding.value, depth + 1)
             elif (
                 binding.how == "parameter"
@@ -287,6 +288,20 @@ def loaders_behind(script: Script, expr: Expr, depth: int = 0) -> Iterator[Objec
                     argument = site.argument(binding.context.function, binding.source)
                     if isinstance(argument, Expr) and isinstance(script.value(argument), (Items, Unknown)):
                         yield from loaders_behind(script, argument, depth + 2)
+
+
+def _handed_on(script: Script, call: Call, depth: int) -> Iterator[Object]:
+    """A generator function that builds the loader itself and hands on its batches: `while True: yield from loader`."""
+    for value in each(script.value(call.callee)):
+        if not isinstance(value, Routine) or not value.function.yields:
+            continue
+        function = value.function
+        for y in function.yields:
+            if y.delegates and y.value is not None:
+                yield from loaders_behind(script, y.value, depth + 1)
+        for loop in function.module.loops:
+            if isinstance(loop, For) and loop.context.function is function:
+                yield from loaders_behind(script, loop.iter, depth + 1)
 
 
 def _among_arguments(script: Script, call: Call, depth: int) -> Iterator[Object]:
@@ -316,9 +331,19 @@ WRAPPERS = ("Subset", "ConcatDataset", "ChainDataset", "StackDataset", "random_s
 
 def loaders(script: Script) -> Iterator[tuple[Call, Object]]:
     """The calls of this file that build a loader whose options can be read: those of torch's DataLoader."""
+    if not _names_loaders(script):
+        return
     for call, loader in script.objects("loader"):
         if is_readable(script, loader):
             yield call, loader
+
+
+def _names_loaders(script: Script) -> bool:
+    """Whether a file, or one that it imports (a subclass, a `partial`), speaks of loaders at all."""
+    project = script.project
+    if b"Loader" in project.bytes_of(script.path):
+        return True
+    return any(b"Loader" in project.bytes_of(path) for path in project.imported(script.module))
 
 
 def is_readable(script: Script, loader: Object) -> bool:

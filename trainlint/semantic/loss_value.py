@@ -17,7 +17,7 @@ _SCALING = frozenset("mul mul_ div div_ multiply divide true_divide sum nansum s
 _CONTRASTIVE = re.compile(r"contrast|nce|clip_?loss|siglip|triplet|cosent|ntxent|arcface|cosine", re.I)
 _MEAN_LOSSES = re.compile(
     r"^(?:cross_entropy|nll_loss|mse_loss|l1_loss|smooth_l1_loss|huber_loss|binary_cross_entropy|binary_cross_entropy_with_logits|"
-    r"soft_margin_loss|multilabel_soft_margin_loss|poisson_nll_loss|gaussian_nll_loss)$"
+    r"soft_margin_loss|multilabel_soft_margin_loss|kl_div|poisson_nll_loss|gaussian_nll_loss)$"
 )
 
 
@@ -28,7 +28,7 @@ def averages(script: Script, backward: Event) -> bool:
     mean = False
     for part in script.semantics.lineage.parts(backward.owner, backward.path, through_modules=False):
         expr = part.expr
-        if _scales(expr):
+        if _scales(script, expr):
             return False
         if isinstance(expr, Call):
             kind = _loss(script, expr)
@@ -38,11 +38,18 @@ def averages(script: Script, backward: Event) -> bool:
     return mean and not _is_contrastive(backward)
 
 
-def _scales(expr: Expr) -> bool:
-    """Multiplied, divided or summed; in the loss itself, since arguments of modules and losses are not looked into."""
+def _scales(script: Script, expr: Expr) -> bool:
+    """Divided, summed, or multiplied by what may be a share; in the loss itself, since arguments of modules and losses are
+    not looked into. A known factor of one or more (a squared temperature) divides nothing."""
     if isinstance(expr, OperatorRecord):
-        return expr.op in ("*", "/", "@", "**")
+        if expr.op == "*":
+            return not any(_is_factor(script.constant(o)) for o in expr.operands)
+        return expr.op in ("/", "@")
     return isinstance(expr, Call) and expr.attr in _SCALING
+
+
+def _is_factor(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 1
 
 
 def _loss(script: Script, call: Call) -> bool | None:
@@ -71,7 +78,7 @@ def _reduces(script: Script, call: Call | None) -> bool:
         return False
     given = call.keyword("reduction")
     legacy = call.keyword("size_average") or call.keyword("reduce")
-    return legacy is None and (given is None or script.constant(given) == "mean")
+    return legacy is None and (given is None or script.constant(given) in ("mean", "batchmean"))
 
 
 def _is_contrastive(backward: Event) -> bool:

@@ -232,6 +232,9 @@ class Steps:
             return None
         if clearing.by == "module":
             return self.identity.trains(optimizer, cleared)
+        shorter = min(len(optimizer.key), len(cleared.key))
+        if len(optimizer.key) != len(cleared.key) and optimizer.key[:shorter] == cleared.key[:shorter]:
+            return None  # an optimizer of the project that holds another
         return self.identity.same(cleared, optimizer)
 
     # --------------------------------------------------------------------------------------------------- units
@@ -325,6 +328,8 @@ class Steps:
         if kind == BACKWARD:
             # distributed autograd keeps the gradients of each context apart, not in `.grad`
             apart = (self.inference.name_of(call.callee) or "").startswith("torch.distributed.autograd.")
+            if attr not in ("backward", "manual_backward"):
+                return self._scaled_by_wrapper(call)
             return [] if apart else [self._backward(call)]
         if kind == STEP:
             return [*self._entered(call, depth), *self._step(call)]
@@ -435,6 +440,11 @@ class Steps:
                     BACKWARD, call, owner=call.argument(0, "loss") or call.argument(None, "tensor"), by=value.role
                 )
         return Event(BACKWARD, call, owner=receiver, by="loss")
+
+    def _scaled_by_wrapper(self, call: Call) -> list[Event]:
+        """`loss_scaler(loss, optimizer, ...)` of a library: backward, unscale, step and update in one call."""
+        loss, optimizer = call.argument(0, "loss"), call.argument(1, "optimizer")
+        return [Event(BACKWARD, call, owner=loss, by="scaler"), Event(STEP, call, owner=optimizer, by="scaler")]
 
     def _step(self, call: Call) -> list[Event]:
         receiver = call.receiver

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from trainlint.semantic import loading, walk
-from trainlint.semantic.facts import Call, Expr, Function, Module, Name, Operator, Slice, Subscript
+from trainlint.semantic.facts import Call, Expr, Function, Module, Name, Operator, Sequence, Slice, Subscript
 from trainlint.semantic.origins import origins
 from trainlint.semantic.values import Routine, each
 
@@ -60,6 +60,7 @@ def _cropped(script: Script, module: Module) -> Expr | None:
     for expr in walk.of_module(module):
         if (
             isinstance(expr, Subscript)
+            and isinstance(expr.index, Sequence)  # a slice of the first dimension takes other items, not other sizes
             and id(expr) not in resized
             and id(expr) not in stored
             and script.tensor(expr.value) is not None

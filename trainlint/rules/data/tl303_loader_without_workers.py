@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from trainlint.findings import Claim, Level
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import loading, reading
+from trainlint.semantic.feeding import is_switched_off
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -61,7 +62,6 @@ class LoaderWithoutWorkers(Rule):
     message = "this training loader has no workers{how}: every step waits while the main process prepares its batch"
     why = "decoding and collating run between the steps, and the device idles meanwhile"
     help = "give it workers: num_workers=min(8, os.cpu_count() or 1)"
-    triggers = ((b"Loader",),)
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call, _ in loading.loaders(script):
@@ -71,7 +71,7 @@ class LoaderWithoutWorkers(Rule):
             feeds = script.feeding.training(call)
             if not feeds and not reading.trains_in_lightning(script, call):
                 continue
-            light = reading.is_in_memory(script, call) or not script.uses_accelerator()
+            light = reading.is_in_memory(script, call) or not script.uses_accelerator() or is_switched_off(script, call)
             notes = tuple(Note(f.expr, "its batches are trained on here") for f in feeds[:1])
             yield Hit(call, {"how": self._how(workers)}, Level.ADVICE if light else None, notes)
 

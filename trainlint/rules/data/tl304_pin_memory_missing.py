@@ -7,6 +7,7 @@ from trainlint.findings import Claim, Level
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import frameworks, loading, moving, pinning, reading
 from trainlint.semantic.facts import Call
+from trainlint.semantic.feeding import is_switched_off
 from trainlint.semantic.values import Tensor, each
 
 if TYPE_CHECKING:
@@ -66,7 +67,6 @@ class PinMemoryMissing(Rule):
     message = "batches of this loader go to CUDA from memory that is not pinned"
     why = "each copy to the device goes through a staging buffer while Python waits, and cannot overlap with work"
     help = "pass pin_memory=True, and non_blocking=True where the batch is moved"
-    triggers = ((b"Loader",),)
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call, _ in loading.loaders(script):
@@ -81,7 +81,8 @@ class PinMemoryMissing(Rule):
                 if not reading.lightning_without_cuda(script, call):
                     yield Hit(call, {})
                 continue
-            level = Level.ADVICE if loading.from_options(script, call, "pin_memory") else None
+            optional = loading.from_options(script, call, "pin_memory") or is_switched_off(script, call)
+            level = Level.ADVICE if optional else None
             for feed in script.feeding.feeds(call):
                 if feed.frame is None:
                     continue  # one batch, once

@@ -58,7 +58,6 @@ class SamplerWithShuffle(Rule):
     message = "{first} and {second} exclude each other: this loader raises when it is built"
     why = "two options say in which order items come"
     help = "drop {drop}"
-    triggers = ((b"Loader",), (b"ampler",), (b"shuffle",))
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call, _ in loading.loaders(script):

@@ -66,7 +66,7 @@ class SetEpochMissing(Rule):
     message = "set_epoch() is never called for the DistributedSampler that this epoch loop draws from"
     why = "every epoch repeats the order of the first, and every rank sees only its own part of the data"
     help = "call sampler.set_epoch(epoch) at the start of each epoch"
-    triggers = ((b"for ",), (b"while ",))
+    triggers = ((b"for",), (b"while",))
 
     def check(self, script: Script) -> Iterator[Hit]:
         if not any(b"DistributedSampler" in script.project.bytes_of(path) for path in script.project.files()):

@@ -70,8 +70,16 @@ class HeavyWorkInGetitem(Rule):
     why = "the same work is done again each time, in every worker"
     help = "do it once, in __init__ (files: on first use in each worker), and keep the result"
     triggers = (
-        (b"read_",), (b"load(",), (b"File(",), (b"Compose(",), (b"models.",), (b"from_pretrained",), (b"create_model",),
-    )  # fmt: skip
+        (b"read_",),
+        (b"load",),
+        (b"File",),
+        (b"Compose",),
+        (b"models",),
+        (b"from_pretrained",),
+        (b"create_model",),
+        (b"genfromtxt",),
+        (b"open",),
+    )
 
     def check(self, script: Script) -> Iterator[Hit]:
         seen: set[int] = set()
@@ -83,17 +91,16 @@ class HeavyWorkInGetitem(Rule):
                     what = item_work.heavy(script, call, function) if id(call) not in seen else None
                     if what is not None:
                         seen.add(id(call))
-                        notes = (
-                            *(Note(c, "called from here") for c in reversed(calls)),
-                            Note(loader, "the loader is built here"),
-                        )
-                        unit = "batch" if not self._per_item(script, loader, calls, call) else "item"
-                        yield Hit(call, {"call": describe.text(call), "what": what, "unit": unit}, None, notes)
+                        unit = "item" if self._per_item(calls, call) else "batch"
+                        notes = [Note(c, "called from here") for c in reversed(calls)]
+                        notes.append(Note(loader, "the loader is built here"))
+                        values = {"call": describe.text(call), "what": what, "unit": unit}
+                        yield Hit(call, values, None, tuple(notes))
 
     def _guarded(self, calls: tuple[Call, ...]) -> bool:
         return any(item_work.is_conditional(c) for c in calls)
 
-    def _per_item(self, script: Script, loader: Call, calls: tuple[Call, ...], call: Call) -> bool:
+    def _per_item(self, calls: tuple[Call, ...], call: Call) -> bool:
         first = calls[0] if calls else call
         function = first.context.function
         return function is None or function.name in ("__getitem__", "__call__", "forward")

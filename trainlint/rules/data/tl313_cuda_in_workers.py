@@ -68,7 +68,7 @@ class CudaInWorkers(Rule):
     message = "{call} makes CUDA tensors where the loader reads its data{where}"
     why = 'forked workers cannot use CUDA: "Cannot re-initialize CUDA in forked subprocess"'
     help = "return CPU tensors, and move the batch in the training loop (pin_memory=True, non_blocking=True)"
-    triggers = ((b"cuda",), (b".to(",), (b"device",))
+    triggers = ((b"cuda",), (b".to",), (b"device",))
 
     def check(self, script: Script) -> Iterator[Hit]:
         found: dict[int, Hit] = {}

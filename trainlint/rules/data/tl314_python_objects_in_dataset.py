@@ -59,7 +59,7 @@ class PythonObjectsInDataset(Rule):
     message = "this dataset keeps Python objects read from a file: each worker comes to hold a copy of them"
     why = "reading an object writes its reference count, so shared pages are copied into every worker over the epoch"
     help = "keep arrays instead: numpy, torch, packed bytes with offsets, Arrow, a memory map"
-    triggers = ((b"self.",),)
+    triggers = ((b"self",),)
 
     def check(self, script: Script) -> Iterator[Hit]:
         seen: set[int] = set()

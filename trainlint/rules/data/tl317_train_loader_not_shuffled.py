@@ -8,7 +8,7 @@ from trainlint.findings import Claim, Level
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import loading, reading
 from trainlint.semantic.facts import Call, Constant, For
-from trainlint.semantic.feeding import Feed
+from trainlint.semantic.feeding import Feed, is_alternative
 from trainlint.semantic.values import Object
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ class TrainLoaderNotShuffled(Rule):
     message = "this training loader is not shuffled{sorted}"
     why = "every epoch repeats the same batches in the same order"
     help = "pass shuffle=True (or a sampler)"
-    triggers = ((b"Loader",),)
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call, _ in loading.loaders(script):
@@ -76,6 +75,8 @@ class TrainLoaderNotShuffled(Rule):
                 continue
             feeds = script.feeding.training(call)
             if not feeds and not reading.trains_in_lightning(script, call):
+                continue
+            if any(self._is_shuffled_otherwise(script, call, feed) for feed in feeds):
                 continue
             found = loading.datasets(script, call)
             if any(loading.is_iterable_style(script, d) for d in found) or self._in_order(script, call, found, feeds):
@@ -87,6 +88,11 @@ class TrainLoaderNotShuffled(Rule):
             sorted_ = ": its dataset is sorted by class" if by_class else ""
             notes = tuple(Note(f.expr, "its batches are trained on here") for f in feeds[:1])
             yield Hit(call, {"sorted": sorted_}, Level.WARNING if by_class or literal else None, notes)
+
+    def _is_shuffled_otherwise(self, script: Script, call: Call, feed: Feed) -> bool:
+        """`if deterministic: loader = DataLoader(...)`, `else: loader = DataLoader(..., shuffle=True)`"""
+        others = [other for other in feed.loaders if other is not call]
+        return is_alternative(call, feed) and not all(self._unshuffled(script, other) for other in others)
 
     def _unshuffled(self, script: Script, call: Call) -> bool:
         return all(

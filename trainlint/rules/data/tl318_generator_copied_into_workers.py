@@ -82,7 +82,7 @@ class GeneratorCopiedIntoWorkers(Rule):
     message = "every worker gets a copy of {what}, and all of them draw the same numbers"
     why = "items of different workers are augmented alike, and each epoch repeats the first"
     help = "make it on first use in __getitem__, seeded by torch.initial_seed(), or reseed it in worker_init_fn"
-    triggers = ((b"default_rng",), (b"RandomState",), (b"Random(",), (b"Generator(",))
+    triggers = ((b"default_rng",), (b"RandomState",), (b"Random",), (b"Generator",))
 
     def check(self, script: Script) -> Iterator[Hit]:
         seen: set[int] = set()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from trainlint.findings import Claim, Level
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import frameworks
-from trainlint.semantic.facts import Call
 from trainlint.semantic.step import BACKWARD, OPAQUE, STEP, ZERO_GRAD, Event, Step, excludes
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class MissingZeroGrad(Rule):
     def _not_cleared(self, script: Script, step: Step) -> Event | None:
         steps = script.semantics.steps
         for event in step.of(STEP):
-            if event.by == "engine" or not event.sure or self._may_be_none(script, event):
+            if event.by == "engine" or not event.sure:
                 continue
             backwards = [b for b in step.of(BACKWARD) if not excludes(b, event)]
             if not backwards or any(b.by == "engine" or not b.sure for b in backwards):
@@ -104,7 +103,3 @@ class MissingZeroGrad(Rule):
             if all(excludes(z, event) or steps.clears(z, event) is False for z in step.of(ZERO_GRAD)):
                 return event
         return None
-
-    def _may_be_none(self, script: Script, event: Event) -> bool:
-        """A step of something that is no optimizer for certain: known by its name alone, with nothing built in sight."""
-        return not isinstance(event.record, Call)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
-from trainlint.semantic import evaluation
-from trainlint.semantic.facts import Call, Comprehension, Expr, For, While
+from trainlint.semantic import evaluation, walk
+from trainlint.semantic.facts import Call, Comprehension, Expr, For, Name, Subscript, While
 from trainlint.semantic.loops import BatchLoop
 from trainlint.semantic.step import STEP, Event
 from trainlint.semantic.values import UNKNOWN, Batch, Tensor
@@ -115,7 +115,7 @@ class MissingEvalMode(Rule):
         function = loop.frame.function
         if isinstance(loop.record, (Comprehension, While)) and loop.source != "loader":
             return True
-        if isinstance(loop.record, For) and loop.source != "loader" and self._is_one_batch(script, loop.record.iter):
+        if isinstance(loop.record, For) and loop.source != "loader" and self._is_one_batch(script, loop.record):
             return True
         names = [f.name for f in (function,) if f is not None] + [
             f.record.name for f in loop.frame.frames() if f.kind == "class"
@@ -134,10 +134,24 @@ class MissingEvalMode(Rule):
             return True
         return evaluation.feeds_training(script, loop)
 
-    def _is_one_batch(self, script: Script, iterated: Expr) -> bool:
+    def _is_one_batch(self, script: Script, loop: For) -> bool:
         """A loop over the rows of a tensor: sampling, not evaluation."""
+        if self._are_rows(script, loop.iter):
+            return True
+        if not isinstance(loop.target, Name):
+            return False
+        return any(
+            isinstance(e, Subscript)
+            and isinstance(e.index, Name)
+            and e.index.id == loop.target.id
+            and isinstance(script.value(e.value), (Tensor, Batch))
+            for statement in loop.body
+            for e in walk.inside(statement)
+        )
+
+    def _are_rows(self, script: Script, iterated: Expr) -> bool:
         if isinstance(iterated, Call) and iterated.attr in ("zip", "enumerate"):
-            return all(self._is_one_batch(script, a) for a in iterated.args)
+            return all(self._are_rows(script, a) for a in iterated.args)
         return isinstance(script.value(iterated), (Tensor, Batch))
 
     def _acts(self, script: Script, loop: BatchLoop) -> bool:

@@ -95,9 +95,9 @@ class OptimizerRebuiltInLoop(Rule):
                 yield Hit(call, values, None, (Note(loop.record, "in this loop"),))
         for call in script.methods(*_HOOKS):
             if isinstance(call.statement, Evaluate) and call.statement.value is call:
-                found = self._loop_around(script, call)
-                if found is not None and not self._new_in(script, call.receiver, found[1], found[0]):
-                    loop = found[0]
+                around = self._loop_around(script, call)
+                if around is not None and not self._new_in(script, call.receiver, around[1], around[0]):
+                    loop = around[0]
                     step = script.semantics.steps.of_loop(loop)
                     turn = "batch" if not any(e.loops for e in step.of(STEP)) else "epoch"
                     values = {"call": describe.text(call), "turn": turn, "lost": "the hooks pile up"}

@@ -81,16 +81,18 @@ class StepBeforeSharedBackward(Rule):
                     continue
                 found = self._broken(script, step, backwards, graphs, later)
                 if found is not None:
-                    update, forward = found
+                    update, forward = found[0].record, found[1].record
+                    if not isinstance(update, Call) or not isinstance(forward, Call):
+                        continue
                     reported.add(id(record))
                     values = {
                         "call": describe.text(record),
-                        "module": describe.text(forward.record),
-                        "step": describe.text(update.record),
+                        "module": describe.text(forward),
+                        "step": describe.text(update),
                     }
                     notes = (
-                        Note(forward.record, "both losses hang on this forward"),
-                        Note(update.record, "changes its weights in place"),
+                        Note(forward, "both losses hang on this forward"),
+                        Note(update, "changes its weights in place"),
                     )
                     yield Hit(record, values, None, notes)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Rule
-from trainlint.rules.sync.hot_values import between_forward_and_backward, decodes, host_level, in_parameter_loop
+from trainlint.rules.sync.hot_values import between_forward_and_backward, decodes, in_parameter_loop
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -49,7 +49,7 @@ class ItemInHotLoop(Rule):
 
     Where a condition makes it rare (`step % N == 0`, `i == 0`, a debug flag that is off), once per epoch, on numpy values and
     tensors known to lie on the CPU, in programs that never use an accelerator, and where the value is not known to be a
-    tensor. Behind a flag that is off by default, and for the end-of-sequence test of a decoding loop, it is advice.
+    tensor. For the end-of-sequence test of a decoding loop, and the action of an environment, it is advice.
 
     ## Fix safety
 
@@ -84,9 +84,9 @@ class ItemInHotLoop(Rule):
             if receiver is None or call.args:
                 continue
             hot = script.hot(call)
-            if hot is None or in_parameter_loop(script, call) or script.device_tensor(receiver) is None:
+            if hot is None or hot.flagged or in_parameter_loop(script, call) or script.device_tensor(receiver) is None:
                 continue
-            level = Level.ADVICE if decodes(script, call, hot) else host_level(hot)
+            level = Level.ADVICE if decodes(script, call, hot) else None
             where = ", between forward and backward" if between_forward_and_backward(script, call, hot) else ""
             yield Hit(
                 call,

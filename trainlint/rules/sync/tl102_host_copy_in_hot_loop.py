@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Rule
-from trainlint.rules.sync.hot_values import decodes, host_level
+from trainlint.rules.sync.hot_values import decodes
 from trainlint.semantic import external
 from trainlint.semantic.facts import Call
 
@@ -77,9 +77,9 @@ class HostCopyInHotLoop(Rule):
             if tensor is None or not self._copies(script, call, tensor.device):
                 continue
             hot = script.hot(call)
-            if hot is None:
+            if hot is None or hot.flagged:
                 continue
-            level = host_level(hot)
+            level: Level | None = None
             if hot.phase != "train" or decodes(script, call, hot):
                 level = Level.ADVICE
             yield Hit(

@@ -7,7 +7,7 @@ from trainlint.findings import Claim, Level
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Rule
 from trainlint.rules.sync import implicit_syncs
-from trainlint.rules.sync.hot_values import host_level, in_parameter_loop
+from trainlint.rules.sync.hot_values import in_parameter_loop
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -75,11 +75,11 @@ class ImplicitSyncInHotLoop(Rule):
             return
         for expr, what in implicit_syncs.find(script):
             hot = script.hot(expr)
-            if hot is None or (what.startswith("`") and in_parameter_loop(script, expr)):
+            if hot is None or hot.flagged or (what.startswith("`") and in_parameter_loop(script, expr)):
                 continue  # a truth test per parameter is TL109's to say
             yield Hit(
                 expr,
                 {"what": what, "loop": describe.loop_name(hot.loop, hot)},
-                host_level(hot),
+                None,
                 describe.notes(hot),
             )

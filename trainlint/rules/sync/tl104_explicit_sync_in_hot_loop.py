@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Rule
-from trainlint.rules.sync.hot_values import host_level
 from trainlint.semantic.facts import Call
 from trainlint.semantic.heat import Hot
 from trainlint.semantic.work import FORWARD
@@ -41,8 +40,8 @@ class ExplicitSyncInHotLoop(Rule):
 
     ## When it is silent
 
-    Where a condition makes it rare, and behind a flag that is off (then it is advice). In the timing section of a benchmark
-    it is advice.
+    Where a condition makes it rare, and behind a flag that is off by default. In the timing section of a benchmark it is
+    advice.
 
     ## Fix safety
 
@@ -79,7 +78,9 @@ class ExplicitSyncInHotLoop(Rule):
                 if self._times_a_model(script, call):
                     yield Hit(call, {"call": describe.text(call), "loop": "the timing loop"}, Level.ADVICE)
                 continue
-            level = Level.ADVICE if self._is_benchmark(call, hot) else host_level(hot)
+            if hot.flagged:
+                continue
+            level = Level.ADVICE if self._is_benchmark(call, hot) else None
             yield Hit(
                 call,
                 {"call": describe.text(call), "loop": describe.loop_name(hot.loop, hot)},
@@ -90,6 +91,8 @@ class ExplicitSyncInHotLoop(Rule):
     def _times_a_model(self, script: Script, call: Call) -> bool:
         """A loop that runs a model on the same input again and again, to time it."""
         for frame in call.context.local_frames():
+            if script.semantics.guards.guard(frame) is not None:
+                return False
             if frame.kind == "loop":
                 inside = [c for c in script.semantics.loops.calls_of(frame) if c.context.within(frame)]
                 return FORWARD in script.semantics.work.within(inside, frame).once
