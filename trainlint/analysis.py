@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainlint.findings import Finding, Place, Related
+from trainlint.findings import Finding, Fix, Place, Related
 from trainlint.precedence import FIRST
-from trainlint.rules.rule import Hit, Rule
+from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import from_ast
 from trainlint.semantic.contexts import link
 from trainlint.semantic.deep_stack import run_in_deep_stack
@@ -22,8 +24,15 @@ from trainlint.source import NotChecked, Source, read_source
 if TYPE_CHECKING:
     import libcst as cst
 
+    from trainlint.rewriting import Change
     from trainlint.semantic.confirm import Confirmed
     from trainlint.settings import Settings
+
+
+# Characters of a project's files whose facts are kept for the files that come after; some 60 bytes each.
+_MOST_TEXT = 4_000_000
+
+_PYTHON_2_EXCEPT = re.compile(r"\s*except\s[^#'\"]*,\s*[a-z_]\w*\s*:")
 
 
 class Raw(NamedTuple):
@@ -37,8 +46,10 @@ class Raw(NamedTuple):
 class Analysis:
     """The checks of one run. Keeps what was read of each project for the files that come after."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, texts: Mapping[str, str] | None = None) -> None:
+        """`texts` are files (by absolute path) whose text differs from what lies on the disk: fixed, not yet written."""
         self.settings = settings
+        self._texts = texts or {}
         self._projects: dict[str, Semantics] = {}
 
     def check(self, source: Source, rules: Sequence[Rule]) -> list[Finding]:
@@ -71,10 +82,16 @@ class Analysis:
         except TooDeep as error:
             raise NotChecked(error.reason, error.row, error.column) from None
         except ParseError as error:
-            newer = self._newer_syntax(source.text)
+            # Python 2's `except Error, name:` is Python 3.14's for two errors, and libcst reads it so.
+            old = _PYTHON_2_EXCEPT.match(source.line(error.row)) is not None
+            newer = None if old else self._newer_syntax(source.text)
             if newer is not None:
                 return newer
             raise _not_checked(error) from None
+
+    def _read_text(self, path: str) -> str | None:
+        given = self._texts.get(path)
+        return given if given is not None else _read_text(path)
 
     def _newer_syntax(self, text: str) -> tuple[tuple[Statement, ...], cst.Module] | None:
         """libcst reads syntax that the running Python does not know yet."""
@@ -90,8 +107,11 @@ class Analysis:
         path = os.path.abspath(source.path)
         root = find_root(path)
         semantics = self._projects.get(root)
+        if semantics is not None and semantics.project.size > _MOST_TEXT:
+            semantics = self._projects[root] = Semantics(semantics.project.emptied(), self.settings)
+            gc.collect()  # facts refer to each other in circles
         if semantics is None:
-            semantics = self._projects[root] = Semantics(Project(root, _read_text), self.settings)
+            semantics = self._projects[root] = Semantics(Project(root, self._read_text, self._texts), self.settings)
         project = semantics.project
         known = project.given(path, source.text)
         if known is not None:
@@ -115,6 +135,8 @@ class Analysis:
                 places.want(script.module, raw.hit.record)
                 if raw.hit.until is not None:
                     places.want(script.module, raw.hit.until)
+                if raw.hit.rewrite is not None and raw.hit.rewrite.at is not None:
+                    places.want(script.module, raw.hit.rewrite.at)
                 for note in raw.hit.notes:
                     places.want(note.record.context.module, note.record)
         places.resolve()
@@ -151,6 +173,7 @@ class Analysis:
             path=source.path,
             place=place,
             related=tuple(related),
+            fix=_fix(source, places, group),
             anchor_rows=rows,
             scope=_scope(hit.record),
             statement=" ".join(source.line(rows[0]).split()),
@@ -195,8 +218,43 @@ class _Places:
             return {id(r): Confirmed(Place(1, 1, 1, 1)) for r in records}
         return {key: Confirmed(place) for key, place in ast_places(text, records).items()}
 
+    def confirmed(self, record: Record) -> Confirmed:
+        return self._found[id(record)]
+
     def of(self, module: Module, record: Record) -> Place:
         return self._found[id(record)].place
+
+
+def _fix(source: Source, places: _Places, group: list[Raw]) -> Fix | None:
+    """The rewrites of all hits that make up a finding; those whose code has an odd shape are left out."""
+    rewrites = [(raw.hit, raw.hit.rewrite) for raw in group if raw.hit.rewrite is not None]
+    first = _fix_of(source, places, rewrites)
+    if first is None or not any(rewrite.instead for _, rewrite in rewrites):
+        return first
+    return first._replace(instead=_fix_of(source, places, [(hit, r.instead or r) for hit, r in rewrites]))
+
+
+def _fix_of(source: Source, places: _Places, rewrites: Sequence[tuple[Hit, Rewrite]]) -> Fix | None:
+    if not rewrites:
+        return None
+    from trainlint.rewriting import NoFix, Site, edits_of
+
+    done: list[Rewrite] = []
+    changes: list[Change] = []
+    for hit, rewrite in rewrites:
+        found = places.confirmed(rewrite.at or hit.record)
+        if found.node is None or found.tree is None:
+            continue
+        try:
+            own = list(rewrite.edit(Site(found.node, found.tree, found.row, source)))
+            edits_of([*changes, *own], source)
+        except (NoFix, ParseError):
+            continue
+        changes += own
+        done.append(rewrite)
+    if not changes:
+        return None
+    return Fix(all(rewrite.safe for rewrite in done), done[0].message, edits_of(changes, source))
 
 
 def statement_of(module: Module, record: Record) -> Statement | None:

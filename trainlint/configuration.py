@@ -22,11 +22,14 @@ LEVELS = {level.label: level for level in Level}
 def read_configuration(path: str, data: bytes, required: bool) -> Settings | None:
     """None for a pyproject.toml without `[tool.trainlint]`, unless `required`. Raises SettingsError."""
     try:
-        document = tomllib.loads(data.decode("utf-8"))
+        text = data.decode("utf-8-sig")
+        document = tomllib.loads(text)
     except UnicodeDecodeError:
         raise SettingsError(f"{path}: not UTF-8, which TOML must be") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # a TOMLDecodeError, or a number of thousands of digits
         raise SettingsError(f"{path}: not valid TOML: {error}") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: not valid TOML: nested too deeply") from None
     table: Any = document
     prefix = ""
     if os.path.basename(path) == "pyproject.toml":
@@ -39,7 +42,12 @@ def read_configuration(path: str, data: bytes, required: bool) -> Settings | Non
             raise SettingsError(f"{path}: has no table [tool.trainlint]")
         if not isinstance(table, dict):
             raise SettingsError(f"{path}: tool.trainlint must be a table")
-    return Reader(path, data.decode("utf-8"), prefix).settings(table)
+    elif "tool" in document:
+        raise SettingsError(
+            f"{path}: tool: in this file the settings stand without the heading [tool.trainlint], and what would stand "
+            "under [tool.trainlint.levels] stands under [levels]"
+        )
+    return Reader(path, text, prefix).settings(table)
 
 
 class Reader:

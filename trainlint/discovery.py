@@ -70,7 +70,7 @@ def _walk(top: str, configuration: Configuration, found: dict[str, Target]) -> N
         except OSError as error:
             found[folder] = Target(folder, settings, problem=NotChecked(unreadable(error)))
             continue
-        if any(entry.name == ".gitignore" for entry in entries):
+        if any(entry.name == ".gitignore" and os.path.isfile(entry.path) for entry in entries):
             from trainlint.gitignore import GitIgnore
 
             ignore = GitIgnore.read(folder, ignore)

@@ -61,6 +61,7 @@ class Fix(NamedTuple):
     safe: bool
     message: str
     edits: tuple[Edit, ...]
+    instead: Fix | None = None  # what --unsafe-fixes does instead of this safe one
 
 
 class Finding(NamedTuple):

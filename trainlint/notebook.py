@@ -21,6 +21,8 @@ def read_notebook(path: str, data: bytes) -> Source:
         raise NotChecked(f"is not a notebook: not valid JSON ({error.msg})", error.lineno, error.colno) from None
     except RecursionError:
         raise NotChecked("is not a notebook: nested too deeply") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise NotChecked(f"is not a notebook: {error}") from None
     if not isinstance(document, dict):
         raise NotChecked("is not a notebook: not a JSON object")
     if _language(document) not in ("", "python", "ipython"):

@@ -132,6 +132,8 @@ class Configuration:
         return found
 
     def _load(self, path: str, required: bool) -> Settings | None:
+        if not required and not os.path.isfile(path):
+            return None
         try:
             with open(path, "rb") as file:
                 data = file.read()

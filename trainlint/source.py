@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -127,10 +128,22 @@ def read_source(path: str) -> Source:
 def read_bytes(path: str) -> bytes:
     """Raises NotChecked with a reason that a person can act on."""
     try:
+        if _never_ends(path):
+            raise NotChecked("cannot be read: it is no regular file; hand its text over on standard input (path: -)")
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
         raise NotChecked(unreadable(error)) from None
+
+
+def _never_ends(path: str) -> bool:
+    """A named pipe or a device, on which reading could wait for ever. What the shell or the caller opened may be read."""
+    import stat
+
+    mode = os.stat(path).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return False
+    return (stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)) and not path.startswith(("/dev/fd/", "/dev/stdin", "/proc/"))
 
 
 def unreadable(error: OSError) -> str:
@@ -170,6 +183,9 @@ def decode(path: str, data: bytes) -> Source:
             row,
             column,
         ) from None
+    except UnicodeError as error:  # idna, punycode, undefined: names of codecs, but no encodings of a source
+        reason = str(error).partition("\n")[0]
+        raise NotChecked(f"cannot be read as {encoding.upper()}: {reason}; save it as UTF-8") from None
     nul = text.find("\0")
     if nul >= 0:
         row = text.count("\n", 0, nul) + 1

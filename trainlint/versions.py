@@ -97,6 +97,8 @@ def _requirements(project: str) -> Iterator[tuple[str, str]]:
 
 
 def _read(path: str) -> str:
+    if not os.path.isfile(path):
+        return ""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
@@ -163,7 +165,7 @@ def _from_pyproject(path: str) -> Iterator[str]:
         import tomli as tomllib
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # also a number of thousands of digits
         return
     project = _table(document, "project")
     lists = [project.get("dependencies")]

@@ -114,6 +114,26 @@ def test_a_configuration_that_is_not_utf8(lint: Any, project: Path) -> None:
     assert "trainlint.toml: not UTF-8, which TOML must be" in result.stderr
 
 
+def test_trainlint_toml_has_no_heading(lint: Any, project: Path) -> None:
+    (project / "trainlint.toml").write_text('[tool.trainlint]\nselect = ["TL1"]\n')
+    result = lint("check")
+    assert result.exit_code == 2
+    assert "in this file the settings stand without the heading [tool.trainlint]" in result.stderr
+
+
+@pytest.mark.parametrize("value", ["1" * 5000, "[" * 5000 + "]" * 5000], ids=["digits", "nested"])
+def test_toml_that_python_gives_up_on(lint: Any, project: Path, value: str) -> None:
+    (project / "pyproject.toml").write_text(f"torch = {value}\n[tool.trainlint]\n")
+    result = lint("check")
+    assert result.exit_code == 2
+    assert "pyproject.toml: not valid TOML: " in result.stderr
+
+
+def test_a_byte_order_mark_before_the_settings(lint: Any, project: Path) -> None:
+    (project / "trainlint.toml").write_bytes(b'\xef\xbb\xbfignore = ["TL1"]\n')
+    assert lint("check", "--show-settings").exit_code == 0
+
+
 def test_settings_reach_the_analysis(project: Path) -> None:
     from trainlint.settings import Configuration
 

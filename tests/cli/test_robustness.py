@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,12 @@ BROKEN = {
         "2:6: TL000 byte 0xe9 is not UTF-8; save the file as UTF-8, or name its",
     ),
     "cookie.py": (b"# -*- coding: klingon -*-\nimport torch\n", "1:15: TL000 names an unknown encoding: 'klingon'"),
+    "punycode.py": (
+        b"# coding: punycode\nimport torch\n",
+        "1:1: TL000 cannot be read as PUNYCODE: ",
+    ),
+    "undefined.py": (b"# coding: undefined\nimport torch\n", "1:1: TL000 cannot be read as UNDEFINED: "),
+    "digits.ipynb": (b'{"torch": ' + b"1" * 5000 + b"}", "1:1: TL000 is not a notebook: "),
     "rot13.py": (b"# coding: rot13\nimport torch\n", "1:11: TL000 names an encoding that Python source cannot have"),
     "utf16.py": ("import torch".encode("utf-16"), "1:1: TL000 is saved as UTF-16, which Python cannot read"),
     "nul.py": (b"import torch\nx = '\0'\n", "2:6: TL000 has a NUL byte, which Python source cannot hold"),
@@ -123,6 +130,34 @@ def test_a_folder_that_may_not_be_read(lint: Any, project: Path, monkeypatch: py
 def test_a_pipe_among_the_files_is_passed_over(lint: Any, project: Path) -> None:
     os.mkfifo(project / "pipe.py")
     assert lint("check").exit_code == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_never_opened_be_it_named_or_a_neighbour(command: Any, tmp_path: Path) -> None:
+    for name in ("pipe.py", "trainlint.toml", "requirements.txt", ".gitignore"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "train.py").write_text("import torch\nimport pipe\nfrom torch import nn\nnn.DataParallel(pipe.x)\n")
+    run = command("check", "--no-cache", "-q", "--output-format", "concise", "train.py", "pipe.py", cwd=tmp_path)
+    pipe, train = run.stdout.splitlines()
+    assert pipe.startswith("pipe.py:1:1: TL000 cannot be read: it is no regular file")
+    assert train.startswith("train.py:4:1: TL501")
+    assert run.stderr == ""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="since 3.14 this names two errors")
+def test_python_2_except_is_not_taken_for_newer_syntax(command: Any, tmp_path: Path) -> None:
+    (tmp_path / "old.py").write_text("import torch\ntry:\n    pass\nexcept ValueError, e:\n    pass\n")
+    (tmp_path / "new.py").write_text("import torch\ntry:\n    pass\nexcept ValueError, OSError:\n    pass\n")
+    run = command("check", "--isolated", "-q", "--output-format", "concise", cwd=tmp_path)
+    assert run.stdout.startswith("old.py:4:8: TL000 syntax error: multiple exception types must be parenthesized")
+    assert "new.py" not in run.stdout
+
+
+def test_a_chain_of_a_thousand_classes(command: Any, tmp_path: Path) -> None:
+    chain = "".join(f"class A{i}(A{i - 1}): pass\n" for i in range(1, 1000))
+    (tmp_path / "chain.py").write_text(f"import torch\nclass A0(torch.nn.Module): pass\n{chain}A999().item()\n")
+    run = command("check", "--isolated", "-q", cwd=tmp_path)
+    assert (run.stdout, run.stderr, run.returncode) == ("", "", 0)
 
 
 def test_fifty_thousand_lines(lint: Any, project: Path) -> None:

@@ -6,14 +6,12 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-
-New = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +106,6 @@ def _run(folder: Path, module: str, *arguments: str) -> subprocess.CompletedProc
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, encoding="utf-8", check=False)
 
 
-def _index(folder: Path) -> list[dict[str, str]]:
-    rows: list[dict[str, str]] = json.loads((folder / "trainlint/rules/index.json").read_text(encoding="utf-8"))
+def _index(folder: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((folder / "trainlint/rules/index.json").read_text(encoding="utf-8"))
     return rows

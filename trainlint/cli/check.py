@@ -33,6 +33,10 @@ _FORMATS = ("text", "concise", "json")
 @click.option(
     "--output-format", type=click.Choice(_FORMATS), default="text", show_default=True, help="How findings are written."
 )
+@click.option("--fix", is_flag=True, help="Repair what can be repaired safely; report what is left.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix, --fix-only or --diff: those too that change results.")
+@click.option("--fix-only", is_flag=True, help="Repair, and report nothing of what is left.")
+@click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
 @click.option("--statistics", is_flag=True, help="Show how often each rule was hit instead.")
 @click.option("--show-files", is_flag=True, help="List the files that would be checked, and stop.")
@@ -70,6 +74,11 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
 
 
 def _check(paths: tuple[str, ...], options: dict[str, Any]) -> int:
+    fixing = options["fix"] or options["fix_only"] or options["diff"]
+    if options["unsafe_fixes"] and not fixing:
+        raise Failure("--unsafe-fixes says which fixes to apply: give --fix, --fix-only or --diff too")
+    if options["fix_only"] and options["diff"]:
+        raise Failure("--fix-only writes files and --diff does not: give one of them")
     configuration = _configuration(options)
     if options["why"] is not None:
         return _why(options["why"], configuration)
@@ -87,8 +96,16 @@ def _check(paths: tuple[str, ...], options: dict[str, Any]) -> int:
         return 0
     if not targets and not options["quiet"]:
         warn("no Python files found under the given paths")
+    if fixing:
+        from trainlint.cli.fix import fix_and_report
+
+        return fix_and_report(targets, options)
     results = _run(targets, options)
-    _report(results, options)
+    report(results, options)
+    return exit_code(results, options)
+
+
+def exit_code(results: list[FileResult], options: dict[str, Any]) -> int:
     if any(result.fault for result in results):
         return 2
     if options["exit_zero"]:
@@ -136,14 +153,9 @@ def _run(targets: list[Target], options: dict[str, Any]) -> list[FileResult]:
     from trainlint.cli.progress import with_progress
     from trainlint.engine import check_targets
 
-    results = []
-    for result in with_progress(check_targets(targets), len(targets)):
-        results.append(result)
-        if result.fault is not None:
-            fault(
-                f"{result.path} could not be checked. This is a mistake in trainlint, not in the file: please report "
-                f"it, with this text and, if you can, the file.\n{result.fault.rstrip()}"
-            )
+    results = list(with_progress(check_targets(targets), len(targets)))
+    for result in results:
+        say_fault(result)
     if options["verbose"]:
         from trainlint.cli.show import run_as_text
 
@@ -151,8 +163,17 @@ def _run(targets: list[Target], options: dict[str, Any]) -> list[FileResult]:
     return results
 
 
-def _report(results: list[FileResult], options: dict[str, Any]) -> None:
-    style = Style(wants_color(sys.stdout))
+def say_fault(result: FileResult) -> None:
+    if result.fault is not None:
+        fault(
+            f"{result.path} could not be checked. This is a mistake in trainlint, not in the file: please report "
+            f"it, with this text and, if you can, the file.\n{result.fault.rstrip()}"
+        )
+
+
+def report(results: list[FileResult], options: dict[str, Any], *, fixed: int = 0, err: bool = False) -> None:
+    """`fixed` findings were repaired; with `err` the report goes to standard error."""
+    style = Style(wants_color(sys.stderr if err else sys.stdout))
     quiet, form = options["quiet"], options["output_format"]
     if options["statistics"]:
         from trainlint.report.statistics import statistics, statistics_json
@@ -165,13 +186,13 @@ def _report(results: list[FileResult], options: dict[str, Any]) -> None:
     elif form == "concise":
         from trainlint.report.concise import concise
 
-        output = concise(results, style, quiet)
+        output = concise(results, style, quiet, fixed)
     else:
         from trainlint.report.text import text
 
-        output = text(results, style, quiet=quiet, unfold=options["verbose"])
+        output = text(results, style, quiet=quiet, unfold=options["verbose"], fixed=fixed)
     if output:
-        _print(output, style)
+        _print(output, style, err=err)
 
 
 def _why(line: tuple[str, int | None, int], configuration: Configuration) -> int:
@@ -196,5 +217,6 @@ def _why(line: tuple[str, int | None, int], configuration: Configuration) -> int
     return 0
 
 
-def _print(text: str, style: Style | None = None) -> None:
-    click.echo(printable(text, sys.stdout), color=style.colored if style is not None else None)
+def _print(text: str, style: Style | None = None, *, err: bool = False) -> None:
+    stream = sys.stderr if err else sys.stdout
+    click.echo(printable(text, stream), err=err, color=style.colored if style is not None else None)

@@ -25,6 +25,11 @@ def fault(message: str) -> None:
     _say(Level.ERROR, "internal fault:", message)
 
 
+def problem(message: str) -> None:
+    """Something could not be done as asked; the command goes on and ends with exit code 2."""
+    _say(Level.ERROR, "error:", message)
+
+
 def warn(message: str) -> None:
     _say(Level.WARNING, "warning:", message)
 

@@ -10,7 +10,7 @@ from trainlint.report.summary import summary
 from trainlint.result import FileResult
 
 
-def concise(results: Sequence[FileResult], style: Style, quiet: bool = False) -> str:
+def concise(results: Sequence[FileResult], style: Style, quiet: bool = False, fixed: int = 0) -> str:
     lines = []
     for result in results:
         for finding in result.findings:
@@ -19,5 +19,5 @@ def concise(results: Sequence[FileResult], style: Style, quiet: bool = False) ->
             code = style.level(finding.level, finding.code)
             lines.append(f"{style.bold(place)}: {code} {mark}{finding.message}")
     if not quiet:
-        lines.append(summary(results, style))
+        lines.append(summary(results, style, fixed))
     return "\n".join(lines)

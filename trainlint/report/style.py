@@ -31,6 +31,12 @@ class Style:
     def good(self, text: str) -> str:
         return self._wrap("32", text)
 
+    def added(self, text: str) -> str:
+        return self._wrap("32", text)
+
+    def removed(self, text: str) -> str:
+        return self._wrap("31", text)
+
     def help(self, text: str) -> str:
         return self._wrap("1;36", text)
 

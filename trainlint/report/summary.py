@@ -9,15 +9,17 @@ from trainlint.report.style import Style
 from trainlint.result import FileResult
 
 
-def summary(results: Sequence[FileResult], style: Style) -> str:
-    """What was found, what is hidden, what can be fixed."""
+def summary(results: Sequence[FileResult], style: Style, fixed: int = 0) -> str:
+    """What was found (or is left, where `fixed` were repaired), what is hidden, what can be fixed."""
     findings = [finding for result in results for finding in result.findings]
     lines = []
+    if fixed:
+        lines.append(style.good(f"Fixed {count_of(fixed, 'finding')}."))
     if findings:
         levels = [(level, sum(finding.level is level for finding in findings)) for level in reversed(Level)]
         parts = [style.level(level, count_of(count, level.label)) for level, count in levels if count]
         files = sum(bool(result.findings) for result in results)
-        found = style.bold(f"Found {count_of(len(findings), 'finding')}")
+        found = style.bold(f"{'Left' if fixed else 'Found'} {count_of(len(findings), 'finding')}")
         lines.append(f"{found} ({', '.join(parts)}) in {count_of(files, 'file')}.")
     elif not any(result.fault for result in results):
         lines.append(style.good("All checks passed!"))

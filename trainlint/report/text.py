@@ -17,7 +17,9 @@ _TAB = 4
 _WIDEST = 160  # columns of a row; longer ones are cut around the finding
 
 
-def text(results: Sequence[FileResult], style: Style, *, quiet: bool = False, unfold: bool = False) -> str:
+def text(
+    results: Sequence[FileResult], style: Style, *, quiet: bool = False, unfold: bool = False, fixed: int = 0
+) -> str:
     """`unfold`: show each repeat of a finding in one loop by itself."""
     blocks: list[str] = []
     sources: dict[str, Source | None] = {}
@@ -27,7 +29,7 @@ def text(results: Sequence[FileResult], style: Style, *, quiet: bool = False, un
         groups = _groups(result.findings, unfold)
         blocks.extend(_Block(group, result.source, sources, style).render() for group in groups)
     if not quiet:
-        blocks.append(summary(results, style))
+        blocks.append(summary(results, style, fixed))
     return "\n\n".join(blocks)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainlint.semantic.contexts import dotted_name
-from trainlint.semantic.facts import Attribute, Call, Expr, Function, Module, Name, Parameter, Sequence, Starred
+from trainlint.semantic.facts import Attribute, Call, Class, Expr, Function, Module, Name, Parameter, Sequence, Starred
 from trainlint.semantic.values import External, Method, Object, Routine, Type, Value, each
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class CallGraph:
     def __init__(self, inference: Inference) -> None:
         self.inference = inference
         self._object_calls: dict[int, list[Call]] = {}
+        self._subclasses: dict[int, list[Class]] = {}
 
     # ------------------------------------------------------------------------------------------------- callees
 
@@ -115,10 +116,18 @@ class CallGraph:
         function = value.function
         owner = value.owner
         assert isinstance(owner, Object) and owner.cls is not None
-        for module in self.inference.project.loaded():
-            for cls in module.classes:
-                if cls is not owner.cls and function.name in cls.methods and owner.cls in self.inference.bases(cls):
-                    yield Callee(cls.methods[function.name], shift)
+        for cls in self._below(owner.cls):
+            if function.name in cls.methods:
+                yield Callee(cls.methods[function.name], shift)
+
+    def _below(self, cls: Class) -> list[Class]:
+        """The classes of the project that inherit from a class."""
+        found = self._subclasses.get(id(cls))
+        if found is None:
+            modules = self.inference.project.family(cls.module.path, (cls.name,))
+            others = [c for module in modules for c in module.classes if c is not cls and c.bases]
+            found = self._subclasses[id(cls)] = [c for c in others if cls in self.inference.bases(c)]
+        return found
 
     def _object_enters(self, value: Object, call: Call) -> Iterator[Callee]:
         inference = self.inference
@@ -253,19 +262,15 @@ _PLAIN = frozenset(
 
 def _aliases(module: Module, names: set[str]) -> set[str]:
     """Other names under which a file imports any of `names`."""
-    cached = _RENAMED.get(id(module))
-    if cached is None or cached[0] is not module:
-        renamed: dict[str, set[str]] = {}
+    renamed: dict[str, set[str]] | None = module.memo.get("renamed")
+    if renamed is None:
+        renamed = module.memo["renamed"] = {}
         for statement in module.imports:
             for bound, full in statement.names:
                 last = full.rpartition(".")[2]
                 if bound != last:
                     renamed.setdefault(last, set()).add(bound)
-        cached = _RENAMED[id(module)] = (module, renamed)
-    return {bound for name in names for bound in cached[1].get(name, ())}
-
-
-_RENAMED: dict[int, tuple[Module, dict[str, set[str]]]] = {}
+    return {bound for name in names for bound in renamed.get(name, ())}
 
 
 def _references_as_argument(module: Module, name: str) -> list[Call]:
@@ -273,14 +278,11 @@ def _references_as_argument(module: Module, name: str) -> list[Call]:
     return index.get(name, [])
 
 
-_INDEXES: dict[int, tuple[Module, dict[str, list[Call]]]] = {}
-
-
 def _argument_index(module: Module) -> dict[str, list[Call]]:
     """Calls by the plain names among their arguments (`fn=train`, `args=...` not looked into)."""
-    found = _INDEXES.get(id(module))
-    if found is not None and found[0] is module:
-        return found[1]
+    known: dict[str, list[Call]] | None = module.memo.get("arguments")
+    if known is not None:
+        return known
     index: dict[str, list[Call]] = {}
     for call in module.calls:
         for argument in [*call.args, *(k.value for k in call.keywords)]:
@@ -288,7 +290,7 @@ def _argument_index(module: Module) -> dict[str, list[Call]]:
                 index.setdefault(argument.id, []).append(call)
             elif isinstance(argument, Attribute):
                 index.setdefault(argument.attr, []).append(call)
-    _INDEXES[id(module)] = (module, index)
+    module.memo["arguments"] = index
     return index
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trainlint.semantic import external, known
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name, is_self
-from trainlint.semantic.facts import Attribute, Call, Expr, For, Function, Name, Parameter, Subscript
+from trainlint.semantic.facts import Attribute, Call, Expr, For, Function, Module, Name, Parameter, Subscript
 from trainlint.semantic.values import UNKNOWN, Batch, Object, Tensor, Unknown, Value, each, join
 
 if TYPE_CHECKING:
@@ -199,20 +199,17 @@ def _uses(expr: Expr) -> set[str]:
     return found
 
 
-_USES: dict[int, tuple[object, dict[str, list[tuple[Expr, str]]]]] = {}
-
-
-def _use_index(module: object) -> dict[str, list[tuple[Expr, str]]]:
-    cached = _USES.get(id(module))
-    if cached is not None and cached[0] is module:
-        return cached[1]
+def _use_index(module: Module) -> dict[str, list[tuple[Expr, str]]]:
+    known: dict[str, list[tuple[Expr, str]]] | None = module.memo.get("uses")
+    if known is not None:
+        return known
     index: dict[str, list[tuple[Expr, str]]] = {}
-    for attr, accesses in module.attributes.items():  # type: ignore[attr-defined]
+    for attr, accesses in module.attributes.items():
         for access in accesses:
             dotted, prefix = _root(access.value)
             if dotted is not None:
                 index.setdefault(dotted, []).append((access, prefix + attr))
-    for call in module.calls:  # type: ignore[attr-defined]
+    for call in module.calls:
         dotted = dotted_name(call.callee)
         if dotted is not None:
             index.setdefault(dotted, []).append((call, "__call__"))
@@ -221,7 +218,7 @@ def _use_index(module: object) -> dict[str, list[tuple[Expr, str]]]:
                 moved = dotted_name(argument)
                 if moved is not None:
                     index.setdefault(moved, []).append((call, "(moved)"))
-    for comprehension in module.comprehensions:  # type: ignore[attr-defined]
+    for comprehension in module.comprehensions:
         # `{k: v.to(device) for k, v in batch.items()}`
         source = comprehension.generators[0].iter
         owner = (
@@ -232,7 +229,7 @@ def _use_index(module: object) -> dict[str, list[tuple[Expr, str]]]:
         element = comprehension.element
         if owner is not None and isinstance(element, Call) and element.attr in ("to", "cuda"):
             index.setdefault(owner, []).append((element, "{}." + element.attr))
-    _USES[id(module)] = (module, index)
+    module.memo["uses"] = index
     return index
 
 

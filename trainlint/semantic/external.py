@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from trainlint.semantic import known
+from trainlint.semantic import growth, known
 from trainlint.semantic.facts import Call, Expr, Starred
 from trainlint.semantic.values import (
     NONE,
@@ -350,8 +350,13 @@ def _held(inference: Inference, role: str, name: str, call: Call) -> tuple[Value
     if name in known.CONTAINERS:
         parts: list[Value] = []
         for argument in call.args:
+            held = argument.value if isinstance(argument, Starred) else argument
+            grown = growth.added(inference, held)
             if isinstance(argument, Starred):
-                parts.append(inference.element(inference.value(argument.value)))
+                value = inference.value(held)
+                if not (grown and isinstance(inference.element(value), Unknown)):
+                    parts.append(inference.element(value))
+                parts.extend(grown)
                 continue
             value = inference.value(argument)
             if isinstance(value, Items):
@@ -360,6 +365,7 @@ def _held(inference: Inference, role: str, name: str, call: Call) -> tuple[Value
                 parts.extend(v for _, v in value.items)
             else:
                 parts.append(value)
+            parts.extend(grown)
         return tuple(parts)
     if role == "loader":
         dataset = call.argument(0, "dataset")

@@ -776,6 +776,7 @@ class Module:
         "imports",
         "inner",
         "loops",
+        "memo",
         "name",
         "names",
         "path",
@@ -801,6 +802,7 @@ class Module:
         self.statements: list[Statement] = []  # all of them, in source order
         self.attributes: dict[str, list[Attribute]] = {}  # every attribute access, by attribute name
         self.name = ""
+        self.memo: dict[str, Any] = {}  # indexes that the model makes of it when first asked; they die with it
 
     def __repr__(self) -> str:
         return f"<module {self.path}>"

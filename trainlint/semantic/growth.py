@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainlint.semantic.contexts import dotted_name
-from trainlint.semantic.facts import Assign, Sequence
-from trainlint.semantic.values import UNKNOWN, Value, join
+from trainlint.semantic.facts import Assign, Attribute, Expr, Name, Sequence
+from trainlint.semantic.values import UNKNOWN, Items, Value, join
 
 if TYPE_CHECKING:
     from trainlint.semantic.inference import Inference
@@ -29,6 +29,43 @@ def appended(inference: Inference, empty: Sequence) -> Value:
             value = inference.value(call.args[-1])
             found.append(inference.element(value) if method == "extend" else value)
     return join(found) if found else UNKNOWN
+
+
+def added(inference: Inference, expr: Expr) -> list[Value]:
+    """What is put into a list of layers that does not start empty, or with `+=`, in the function where it is used:
+    `layers = [nn.Flatten()]` ... `layers += [nn.Linear(n, n), nn.Dropout()]`. After what only some branch adds comes one
+    that is not known, since it need not be the last."""
+    name = dotted_name(expr) if isinstance(expr, (Name, Attribute)) else None
+    if name is None:
+        return []
+    function, module = expr.context.function, expr.context.module
+    grown: list[tuple[int, Expr, bool]] = []
+    value = inference.value(expr)
+    if isinstance(value, Items) and value.elements:
+        for method in ("append", "insert", "extend"):
+            for call in module.calls_by_attr.get(method, ()):
+                receiver = call.receiver
+                if receiver is not None and call.args and call.context.function is function:
+                    if dotted_name(receiver) == name:
+                        grown.append((call.order, call.args[-1], method == "extend"))
+    if isinstance(expr, Name):
+        scope = function.locals if function is not None else module.names
+        for binding in scope.get(name, ()):
+            if binding.how == "augment" and binding.value is not None:
+                grown.append((binding.order, binding.value, True))
+    found: list[Value] = []
+    around = {id(frame) for frame in expr.context.local_frames()}
+    for _, given, many in sorted(grown, key=lambda g: g[0]):
+        given_value = inference.value(given)
+        if not many:
+            found.append(given_value)
+        elif isinstance(given_value, Items) and given_value.elements is not None:
+            found.extend(given_value.elements)
+        else:
+            found.append(inference.element(given_value))
+        if any(f.kind == "branch" and id(f) not in around for f in given.context.local_frames()):
+            found.append(UNKNOWN)
+    return found
 
 
 def _targets(empty: Sequence) -> set[str]:

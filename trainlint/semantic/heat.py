@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trainlint.semantic import frameworks
 from trainlint.semantic.facts import Call, Class, Context, Function, Record, WithItem
 from trainlint.semantic.guards import OFF, QUIET, RARE, Guards
-from trainlint.semantic.loops import BatchLoop, Loops
+from trainlint.semantic.loops import BatchLoop, Loops, has_one_turn
 from trainlint.semantic.values import Object, each
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Heat:
             kind = frame.kind
             if kind == "loop":
                 loop = self.loops.batch_loop(frame)
-                if loop is not None:
+                if loop is not None and not has_one_turn(frame):
                     return Hot(loop, (), loop.phase, flagged)
             elif kind == "branch" or kind == "except":
                 guard = self.guards.guard(frame)

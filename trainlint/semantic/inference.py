@@ -424,10 +424,15 @@ class Inference:
         if found is None:
             self._bases[id(cls)] = (cls,)
             order: list[Class | str] = [cls]
+            seen: set[int | str] = {id(cls)}  # compared as what they are: == of two classes reads all their members
             for base in cls.bases:
                 held = self.value(base)
                 if isinstance(held, Type):
-                    order.extend(b for b in self.bases(held.cls) if b not in order)
+                    for above in self.bases(held.cls):
+                        key = id(above) if isinstance(above, Class) else above
+                        if key not in seen:
+                            seen.add(key)
+                            order.append(above)
                 elif isinstance(held, External):
                     order.append(held.name)
                 else:

@@ -32,11 +32,14 @@ def node_spans(module: cst.Module, text: str, nodes: Iterable[cst.CSTNode]) -> d
 
     `text` may go on behind what `module` was parsed from.
     """
-    return _spans(module, text, {id(node): (node, node) for node in nodes})
+    return _spans(module, text, {id(node): (node, node) for node in nodes}, leave_out_empty=True)
 
 
 def _spans(
-    module: cst.Module, text: str, bounds: dict[int, tuple[cst.CSTNode, cst.CSTNode]]
+    module: cst.Module,
+    text: str,
+    bounds: dict[int, tuple[cst.CSTNode, cst.CSTNode]],
+    leave_out_empty: bool = False,
 ) -> dict[int, tuple[int, int]]:
     code = _Code(module, {id(node) for ends in bounds.values() for node in ends})
     run_in_deep_stack(lambda: module._codegen_impl(cast(Any, code)))
@@ -46,7 +49,7 @@ def _spans(
         if id(first) not in code.starts or id(last) not in code.ends:
             continue
         start, end = code.starts[id(first)], code.ends[id(last)]
-        if start == end:
+        if start == end and leave_out_empty:
             continue
         start, end = code.trimmed(start, end)
         if _has_own_parentheses(first):

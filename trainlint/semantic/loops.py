@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainlint.semantic.facts import (
@@ -11,9 +12,12 @@ from trainlint.semantic.facts import (
     Expr,
     For,
     Function,
+    Jump,
     Module,
     Name,
+    Return,
     Sequence,
+    Statement,
     While,
 )
 from trainlint.semantic.values import Batch, Items, Object, Tensor, Unknown, Value, each
@@ -207,6 +211,22 @@ def _holds_batch(value: Value, depth: int = 0) -> bool:
             if any(_holds_batch(p, depth + 1) for p in parts):
                 return True
     return False
+
+
+def has_one_turn(frame: Context) -> bool:
+    """`for batch in loader: show(batch); break`: whatever happens, the first turn is the last one."""
+    body: tuple[Statement, ...] = getattr(frame.record, "body", ())
+    if not body or not (isinstance(body[-1], Return) or (isinstance(body[-1], Jump) and body[-1].kind == "break")):
+        return False
+    return not any(isinstance(s, Jump) and s.kind == "continue" for s in _statements_in(frame))
+
+
+def _statements_in(frame: Context) -> Iterator[Statement]:
+    """The statements of a loop's own turns, those of loops inside left out."""
+    for statement in frame.module.statements:
+        innermost = next((f for f in statement.context.frames() if f.kind == "loop"), None)
+        if innermost is frame:
+            yield statement
 
 
 def loop_frames(module: Module) -> list[Context]:

@@ -55,6 +55,9 @@ def _is_factor(value: object) -> bool:
 def _loss(script: Script, call: Call) -> bool | None:
     """True for a loss of torch that averages, False for one that does not, None for something else."""
     for value in each(script.value(call.callee)):
+        if isinstance(value, Object) and _is_pretrained(value):
+            # a transformer that is given labels averages over their tokens
+            return True if call.keyword("labels") is not None and not call.keyword("num_items_in_batch") else None
         if isinstance(value, Object) and value.role == "loss":
             if value.cls is not None or not value.name.startswith("torch.nn."):
                 return False if value.name or value.cls is not None else None
@@ -68,6 +71,13 @@ def _loss(script: Script, call: Call) -> bool | None:
     if call.attr is not None and _CONTRASTIVE.search(call.attr):
         return False
     return None
+
+
+def _is_pretrained(value: Object) -> bool:
+    """A model of transformers, also under DDP or `torch.compile`."""
+    while value.role == "module" and len(value.inner) == 1 and isinstance(value.inner[0], Object):
+        value = value.inner[0]
+    return value.role in ("module", "pretrained") and value.name.startswith("transformers.")
 
 
 def _reduces(script: Script, call: Call | None) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from trainlint.semantic import from_ast
@@ -70,9 +70,11 @@ def find_root(path: str) -> str:
 class Project:
     """All files below one root. `read` gives a file's text (notebooks joined), or None where it cannot be read."""
 
-    def __init__(self, root: str, read: ReadText) -> None:
+    def __init__(self, root: str, read: ReadText, texts: Mapping[str, str] | None = None) -> None:
+        """`texts` are files (by absolute path) whose text differs from what lies on the disk."""
         self.root = root
         self.read = read
+        self._given = texts or {}
         self._modules: dict[str, Module | None] = {}
         self._texts: dict[str, str] = {}
         self._trees: dict[str, Any] = {}
@@ -86,6 +88,19 @@ class Project:
         self._packages: dict[str, str | None] = {}
         self._package_sizes: dict[str, int] = {}
         self._targets: dict[tuple[str, str], str | None] = {}
+
+    def emptied(self) -> Project:
+        """The same project without its modules: what is known of files and imports is kept, the memory is given back."""
+        other = Project(self.root, self.read, self._given)
+        other._files, other._importers, other._families = self._files, self._importers, self._families
+        other._found, other._targets, other._words = self._found, self._targets, self._words
+        other._packages, other._package_sizes = self._packages, self._package_sizes
+        return other
+
+    @property
+    def size(self) -> int:
+        """Characters of the texts that modules were made of."""
+        return sum(map(len, self._texts.values()))
 
     # ------------------------------------------------------------------------------------------------ modules
 
@@ -303,7 +318,7 @@ class Project:
                     if entry.is_dir(follow_symlinks=False):
                         if entry.name not in _SKIPPED_FOLDERS and not entry.name.startswith("."):
                             stack.append(entry.path)
-                    elif entry.name.endswith((".py", ".ipynb")):
+                    elif entry.name.endswith((".py", ".ipynb")) and os.path.isfile(entry.path):  # no pipe, no dead link
                         found.append(entry.path)
             self._files = sorted(found)
         return self._files
@@ -311,7 +326,7 @@ class Project:
     def bytes_of(self, path: str) -> bytes:
         data = self._bytes.get(path)
         if data is None:
-            given = self._texts.get(path)
+            given = self._given.get(path, self._texts.get(path))
             try:
                 if given is not None:  # text from standard input need not lie on the disk
                     data = given.encode("utf-8", "surrogatepass")
@@ -416,13 +431,14 @@ class Project:
         self._families[path] = tuple(seen)
         return self._families[path]
 
-    def family(self, path: str, words: Iterable[str] = ()) -> list[Module]:
-        """The modules of `family_paths`; with `words`, of the importers only those in which one of them stands."""
+    def family(self, path: str, words: Iterable[str] = (), most: int | None = None) -> list[Module]:
+        """The modules of `family_paths`; with `words`, of the importers only those in which one of them stands; with
+        `most`, no more than the nearest ones."""
         wanted = {word.encode() for word in words}
         first, *others = self.family_paths(path)
         if wanted:
             others = [other for other in others if not wanted.isdisjoint(self._words_of(other))][:_MOST_CALLERS]
-        return [m for m in map(self.module, [first, *others]) if m is not None]
+        return [m for m in map(self.module, [first, *others][:most]) if m is not None]
 
 
 _WORD = re.compile(rb"[A-Za-z_]\w*")

@@ -100,10 +100,13 @@ def _given(script: Script, fit: Call, loader: Call, names: tuple[str, ...]) -> b
 
 
 def is_in_memory(script: Script, call: Call) -> bool:
-    """Whether items are there already: a `TensorDataset`, or a `__getitem__` that only picks from a list or tensor."""
+    """Whether items are there already: a `TensorDataset`, a `__getitem__` that only picks from a list or tensor, the
+    graphs of torch_geometric, which its own datasets keep in one tensor."""
     found = [d for d in loading.datasets(script, call) if not (d.cls is None and d.name.endswith(loading.WRAPPERS))]
     value = loading.option(script, call, "dataset")
     if value is not None and all(isinstance(v, Items) and v.kind in ("list", "tuple") for v in each(value)):
+        return True
+    if not any(d.cls is not None for d in found) and (script.name_of(call.callee) or "").startswith("torch_geometric."):
         return True
     return bool(found) and all(_picks(script, d) for d in found)
 
@@ -113,7 +116,8 @@ def _picks(script: Script, dataset: Object) -> bool:
         return dataset.name.endswith("TensorDataset")
     method = script.inference.method(dataset.cls, "__getitem__")
     if method is None:
-        return any(isinstance(b, str) and b.endswith("TensorDataset") for b in script.inference.bases(dataset.cls))
+        bases = script.inference.bases(dataset.cls)
+        return any(isinstance(b, str) and b.endswith(("TensorDataset", "InMemoryDataset")) for b in bases)
     return all(c.attr in _LIGHT for c in method.calls) and not any(
         f.kind == "loop" for c in method.calls for f in c.context.local_frames()
     )

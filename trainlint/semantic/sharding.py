@@ -11,6 +11,7 @@ from trainlint.semantic.contexts import is_self
 from trainlint.semantic.facts import Attribute, Call, Class, Constant, Expr, For, Function, Module, Name, While
 from trainlint.semantic.feeding import Feed
 from trainlint.semantic.reading import entered
+from trainlint.semantic.step import FORWARD
 from trainlint.semantic.values import Const, Object, Routine, Type, Unknown, Value, each
 
 if TYPE_CHECKING:
@@ -147,8 +148,23 @@ def wraps_model(script: Script, feed: Feed) -> Call | None:
     """The call that wraps a model in DDP or FSDP in the program that trains at a place, None when there is none."""
     for module in script.project.family(feed.module.path):
         for call in _wraps(script, module):
-            return call
+            in_place = call.attr in ("fully_shard", "replicate")
+            return call if in_place or not _trains_another(script, feed) else None
     return None
+
+
+def _trains_another(script: Script, feed: Feed) -> bool:
+    """Whether all models that run where a loader is drawn are known, and none of them is wrapped: a script that trains
+    in one way or another, by an option."""
+    if feed.frame is None:
+        return False
+    models = [e.owner for e in script.semantics.steps.of_loop(feed.frame).of(FORWARD) if e.owner is not None]
+    values = [v for m in models for v in each(script.value(m)) if not (isinstance(v, Object) and v.role == "loss")]
+    return bool(values) and all(isinstance(v, Object) and _is_plain(v) for v in values)
+
+
+def _is_plain(value: Object) -> bool:
+    return value.role == "module" and value.call is not None and not value.inner and value.name not in known.DDP
 
 
 def _wraps(script: Script, module: Module) -> Iterator[Call]:

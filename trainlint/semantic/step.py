@@ -51,8 +51,8 @@ __all__ = [
     "Event", "Step", "Steps", "excludes", "implies",
 ]  # fmt: skip
 
-_DEEPEST = 6
-_MOST = 400  # events of one function
+_MOST = 200  # events of one function
+_MOST_FILES = 40  # whose steps are looked through for one file, nearest first
 _CLIPS = frozenset(
     {
         "clip_grad_norm_",
@@ -140,8 +140,7 @@ class Steps:
         self.work = work
         self.loops = loops
         self.identity = Identity(inference)
-        self._functions: dict[int, tuple[Event, ...]] = {}
-        self._active: set[int] = set()
+        self._grad_files: dict[str, bool] = {}
         self._steps: dict[int, Step] = {}
         self._modules: dict[int, list[Step]] = {}
         self._grads: dict[int, tuple[Module, dict[int, list[Assign]]]] = {}
@@ -177,7 +176,7 @@ class Steps:
         project = self.inference.project
         return [
             step
-            for one in project.family(module.path)
+            for one in project.family(module.path, most=_MOST_FILES)
             for step in self.of_module(one)
             if one is module or any(e.record.context.module is module for e in step.events)
         ]
@@ -271,16 +270,16 @@ class Steps:
     def _of_frame(self, frame: Context) -> Step:
         found = self._steps.get(id(frame))
         if found is None:
-            found = self._steps[id(frame)] = Step(frame, tuple(self._events(frame, 0)))
+            found = self._steps[id(frame)] = Step(frame, tuple(self._events(frame)))
         return found
 
-    def _events(self, frame: Context, depth: int) -> list[Event]:
+    def _events(self, frame: Context) -> list[Event]:
         """The events of a body, in order; `frames` of each are those inside of it."""
         calls = [c for c in self.loops.calls_of(frame) if c.context.within(frame)]
         closing = {id(c): _inside(c.context, frame) for c in calls}
         found: list[tuple[int, Event]] = []
         for call in calls:
-            for event in self._of_call(call, depth):
+            for event in self._of_call(call):
                 found.append((call.order, event._replace(frames=closing[id(call)] + event.frames)))
             if len(found) > _MOST:
                 break
@@ -292,36 +291,24 @@ class Steps:
         found.sort(key=lambda pair: pair[0])
         return [event for _, event in found]
 
-    def _of_function(self, function: Function, depth: int) -> tuple[Event, ...]:
-        key = id(function)
-        found = self._functions.get(key)
-        if found is not None:
-            return found
-        if key in self._active or depth > _DEEPEST:
-            return ()
-        self._active.add(key)
-        try:
-            found = tuple(self._events(function.inner, depth))
-        finally:
-            self._active.discard(key)
-        if not self._active or depth <= 1:
-            self._functions[key] = found
-        return found
+    def _of_function(self, function: Function) -> tuple[Event, ...]:
+        solver = self.inference.solver
+        return solver.solve(("events", id(function)), lambda: tuple(self._events(function.inner)), ())  # type: ignore[no-any-return]
 
-    def _entered(self, call: Call, depth: int) -> list[Event]:
+    def _entered(self, call: Call) -> list[Event]:
         """The events of the project's functions that a call enters."""
         alternatives = []
         for callee in self.inference.callgraph.callees(call):
-            events = self._of_function(callee.function, depth + 1)
+            events = self._of_function(callee.function)
             if events:
                 alternatives.append(events)
         sure = len(alternatives) == 1
         return [e._replace(path=(call, *e.path), sure=e.sure and sure) for events in alternatives for e in events]
 
-    def _of_call(self, call: Call, depth: int) -> list[Event]:
+    def _of_call(self, call: Call) -> list[Event]:
         attr = call.attr
         if attr is None:
-            return self._entered(call, depth)
+            return self._entered(call)
         kind = self.work.kind(call)
         if kind == FORWARD:
             return [Event(FORWARD, call, owner=self._module_run(call), by="module")]
@@ -332,16 +319,16 @@ class Steps:
                 return self._scaled_by_wrapper(call)
             return [] if apart else [self._backward(call)]
         if kind == STEP:
-            return [*self._entered(call, depth), *self._step(call)]
+            return [*self._entered(call), *self._step(call)]
         if kind == ZERO_GRAD:
-            return self._entered(call, depth) if self._is_own(call) else [self._zero(call)]
+            return self._entered(call) if self._is_own(call) else [self._zero(call)]
         known = self._known(call, attr)
         if known is not None:
             return [known]
         touched = self._touches_gradients(call)
         if touched is not None:
             return [touched]
-        entered = self._entered(call, depth)
+        entered = self._entered(call)
         if entered or self.inference.callgraph.callees(call):
             return entered
         return [Event(OPAQUE, call)] if self._is_opaque(call, attr) else []
@@ -426,7 +413,7 @@ class Steps:
             if isinstance(value, Routine):
                 owner = value.owner
                 if not (isinstance(owner, Object) and owner.role in ("module", "optimizer", "loss")):
-                    return bool(self._of_function(value.function, 1))
+                    return bool(self._of_function(value.function))
         return False
 
     def _backward(self, call: Call) -> Event:
@@ -479,9 +466,15 @@ class Steps:
 
     # ----------------------------------------------------------------------------------------- gradients by hand
 
+    def _speaks_of_gradients(self, path: str) -> bool:
+        known = self._grad_files.get(path)
+        if known is None:
+            known = self._grad_files[path] = b".grad" in self.inference.project.bytes_of(path)
+        return known
+
     def _touches_gradients(self, call: Call) -> Event | None:
         """`p.grad.norm()`, `torch.norm(p.grad)`, `p.grad.zero_()`"""
-        if b".grad" not in self.inference.project.bytes_of(call.context.module.path):
+        if not self._speaks_of_gradients(call.context.module.path):
             return None
         read = _grad_read(call)
         if read is None:

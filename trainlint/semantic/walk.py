@@ -21,8 +21,6 @@ from trainlint.semantic.facts import (
     With,
 )
 
-_FOUND: dict[int, tuple[Module, list[Expr]]] = {}
-
 
 def expressions(where: Module | Record) -> Iterator[Expr]:
     """All expressions of a file in source order; an expression and every one below it; those in the head of a statement."""
@@ -41,14 +39,11 @@ def inside(record: Record) -> Iterator[Expr]:
 
 def of_module(module: Module) -> list[Expr]:
     """Every expression that stands in the file's statements, in source order."""
-    cached = _FOUND.get(id(module))
-    if cached is not None and cached[0] is module:
-        return cached[1]
-    found = [e for statement in module.statements for e in inside(statement)]
-    found.sort(key=lambda e: e.order)
-    if len(_FOUND) > 64:
-        _FOUND.clear()
-    _FOUND[id(module)] = (module, found)
+    found: list[Expr] | None = module.memo.get("expressions")
+    if found is None:
+        found = [e for statement in module.statements for e in inside(statement)]
+        found.sort(key=lambda e: e.order)
+        module.memo["expressions"] = found
     return found
 
 

@@ -7,6 +7,7 @@ from trainlint.findings import Level
 from trainlint.rules import describe
 from trainlint.rules.api import deprecated_uses
 from trainlint.rules.api.deprecated_uses import Use
+from trainlint.rules.replacements import rewrite_of
 from trainlint.rules.rule import Hit, Rule
 from trainlint.semantic import version_guards
 from trainlint.semantic.facts import Call, Expr, Import
@@ -79,7 +80,8 @@ class DeprecatedTorchApi(Rule):
             values = {"what": self._what(use), "state": deprecated_uses.state(use, target)}
             usable = offered(use.change, target)
             values["instead"] = f"write {use.change.help}" if usable else f"from a later version on: {use.change.help}"
-            yield Hit(use.record, values, use.level, why=_WHY.get(use.level))
+            rewrite = rewrite_of(script, use.record, use.change)
+            yield Hit(use.record, values, use.level, why=_WHY.get(use.level), rewrite=rewrite)
 
     def _what(self, use: Use) -> str:
         if isinstance(use.record, Import):

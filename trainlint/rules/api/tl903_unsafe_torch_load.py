@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
-from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Rule
+from trainlint.rules import describe, rewrites
+from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import arguments, checkpoints, version_guards
 from trainlint.semantic.facts import Call
 from trainlint.semantic.values import Unknown
@@ -84,12 +84,23 @@ class UnsafeTorchLoad(Rule):
         for call in script.calls(*checkpoints.LOADS):
             problem = self._problem(script, call)
             if problem is not None and not checkpoints.in_memory(script, call.argument(0, "f")):
-                yield Hit(call, {"call": describe.text(call), "problem": problem})
+                rewrite = self._rewrite(script, call, "torch.load")
+                yield Hit(call, {"call": describe.text(call), "problem": problem}, rewrite=rewrite)
         for call in script.calls(*_FROM_URL):
             if checkpoints.weights_only(script, call) in (None, False):
-                yield Hit(
-                    call, {"call": describe.text(call), "problem": "unpickles in full what it downloads"}, Level.ADVICE
-                )
+                values = {"call": describe.text(call), "problem": "unpickles in full what it downloads"}
+                rewrite = self._rewrite(script, call, "torch.hub.load_state_dict_from_url")
+                yield Hit(call, values, Level.ADVICE, rewrite=rewrite)
+
+    def _rewrite(self, script: Script, call: Call, function: str) -> Rewrite | None:
+        """Unsafe: what the file holds is not known."""
+        if (
+            call.unpacks
+            or call.argument(2, "pickle_module") is not None
+            or (not rewrites.has_remedy(script, f"{function}(weights_only=)"))
+        ):
+            return None
+        return rewrites.pass_keyword("weights_only", "True", safe=False)
 
     def _problem(self, script: Script, call: Call) -> str | None:
         if checkpoints.allows_more(script, call.context):

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Rule
-from trainlint.semantic import arguments, checkpoints
-from trainlint.semantic.facts import Call
+from trainlint.rules import describe, rewrites
+from trainlint.rules.rule import Hit, Rewrite, Rule
+from trainlint.semantic import arguments, checkpoints, walk
+from trainlint.semantic.facts import Assign, Call, Constant, Expr, Name, Subscript
 from trainlint.semantic.values import Const, each
 
 if TYPE_CHECKING:
@@ -73,9 +73,13 @@ class LoadWithoutMapLocation(Rule):
             ranks = script.semantics.ranks
             every = ranks.is_distributed(call.context) and ranks.restricted(call.context) is None
             level = Level.WARNING if every else Level.ADVICE
-            yield Hit(
-                call, {"call": describe.text(call), "ranks": ": every rank fills the same GPU" if every else ""}, level
-            )
+            values = {"call": describe.text(call), "ranks": ": every rank fills the same GPU" if every else ""}
+            yield Hit(call, values, level, rewrite=self._rewrite(call))
+
+    def _rewrite(self, call: Call) -> Rewrite | None:
+        if call.unpacks or len(call.args) > 1:
+            return None
+        return rewrites.pass_keyword("map_location", '"cpu"', safe=_only_loaded(call))
 
     def _is_missing(self, script: Script, call: Call) -> bool:
         held = arguments.given(script.inference, call, "map_location", 1)
@@ -90,3 +94,35 @@ class LoadWithoutMapLocation(Rule):
         written = checkpoints.own_saves(script, call)
         contents = [c.argument(0, "obj") for c in written]
         return bool(written) and all(c is not None and checkpoints.on_host(script, c) for c in contents)
+
+
+def _only_loaded(call: Call) -> bool:
+    """Whether every use of what is loaded is `load_state_dict`, which copies to where the parameters are."""
+    statement = call.statement
+    loads = [c for c in call.context.module.calls_by_attr.get("load_state_dict", ()) if c.args]
+    if any(_under_keys(load.args[0]) is call for load in loads):
+        return True
+    if not isinstance(statement, Assign) or statement.value is not call or len(statement.targets) != 1:
+        return False
+    target = statement.targets[0]
+    function = call.context.function
+    if not isinstance(target, Name) or function is None or len(function.locals.get(target.id, ())) != 1:
+        return False
+    uses = [
+        e
+        for e in walk.of_module(call.context.module)
+        if isinstance(e, Name) and e.id == target.id and e is not target and _is_inside(e, call)
+    ]
+    loaded = {id(_under_keys(load.args[0])) for load in loads}
+    return bool(uses) and all(id(use) in loaded for use in uses)
+
+
+def _is_inside(expr: Expr, call: Call) -> bool:
+    return any(f.kind == "function" and f.record is call.context.function for f in expr.context.frames())
+
+
+def _under_keys(expr: Expr) -> Expr:
+    """`checkpoint` of `checkpoint["model"]`"""
+    while isinstance(expr, Subscript) and isinstance(expr.index, Constant):
+        expr = expr.value
+    return expr

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
 from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Rule
+from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic.contexts import is_self
 from trainlint.semantic.facts import Expr
 from trainlint.semantic.values import Object, each
 
 if TYPE_CHECKING:
+    from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
 
@@ -65,7 +66,8 @@ class ForwardCalledDirectly(Rule):
         for call in script.methods("forward"):
             receiver = call.receiver
             if receiver is not None and not is_self(receiver, call.context) and self._is_module(script, receiver):
-                yield Hit(call, {"call": describe.text(call), "model": describe.text(receiver)})
+                values = {"call": describe.text(call), "model": describe.text(receiver)}
+                yield Hit(call, values, rewrite=Rewrite(False, "Call the module itself", _call_itself))
 
     def _is_module(self, script: Script, receiver: Expr) -> bool:
         values = list(each(script.value(receiver)))
@@ -78,3 +80,13 @@ class ForwardCalledDirectly(Rule):
         if not isinstance(value, Object) or value.role not in ("module", "engine"):
             return False
         return value.cls is None or script.inference.method(value.cls, "__call__") is None
+
+
+def _call_itself(site: Site) -> Iterable[Change]:
+    from trainlint import rewriting
+
+    callee = rewriting.attribute(site.call.func)
+    receiver, end = site.outer_span(callee.value)[1], site.outer_span(callee)[1]
+    if "#" in site.text[receiver:end] or callee.lpar:
+        raise rewriting.NoFix
+    yield rewriting.Change(receiver, end, "")

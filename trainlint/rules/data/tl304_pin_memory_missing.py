@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules.rule import Hit, Note, Rule
-from trainlint.semantic import frameworks, loading, moving, pinning, reading
-from trainlint.semantic.facts import Call
+from trainlint.rules import rewrites
+from trainlint.rules.rule import Hit, Note, Rewrite, Rule
+from trainlint.semantic import arguments, frameworks, loading, moving, pinning, reading
+from trainlint.semantic.facts import Call, Constant
 from trainlint.semantic.feeding import is_switched_off
+from trainlint.semantic.loops import has_one_turn
 from trainlint.semantic.values import Tensor, each
 
 if TYPE_CHECKING:
@@ -79,17 +81,27 @@ class PinMemoryMissing(Rule):
                 continue
             if reading.lightning_phase(script, call) is not None:
                 if not reading.lightning_without_cuda(script, call):
-                    yield Hit(call, {})
+                    yield Hit(call, {}, rewrite=self._rewrite(script, call))
                 continue
             optional = loading.from_options(script, call, "pin_memory") or is_switched_off(script, call)
             level = Level.ADVICE if optional else None
             for feed in script.feeding.feeds(call):
-                if feed.frame is None:
+                if feed.frame is None or has_one_turn(feed.frame):
                     continue  # one batch, once
                 move = moving.move_to_cuda(script, feed)
                 if move is not None:
-                    yield Hit(call, {}, level, (Note(move, "moved to the device here"),))
+                    note = Note(move, "moved to the device here")
+                    yield Hit(call, {}, level, (note,), rewrite=self._rewrite(script, call))
                     break
+
+    def _rewrite(self, script: Script, call: Call) -> Rewrite | None:
+        """None where the option is passed by position, as an expression, or may come from `**options`."""
+        said = call.argument(loading.position("pin_memory"), "pin_memory")
+        if said is not None and (said is not call.keyword("pin_memory") or not isinstance(said, Constant)):
+            return None
+        if said is None and arguments.given(script.inference, call, "pin_memory") is not None:
+            return None
+        return rewrites.pass_keyword("pin_memory", "True", safe=True)
 
     def _taken_over(self, script: Script, call: Call) -> bool:
         """A framework prepares the loader, or it is built inside of its Trainer."""

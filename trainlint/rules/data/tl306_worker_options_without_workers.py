@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
+from trainlint.rules import rewrites
 from trainlint.rules.rule import Hit, Rule
 from trainlint.semantic import loading
 from trainlint.semantic.facts import Call
@@ -69,7 +70,8 @@ class WorkerOptionsWithoutWorkers(Rule):
             given = [name for name in _OPTIONS if _is_on(loading.option(script, call, name, sure=True))]
             if given:
                 when = "when it is iterated" if given == ["timeout"] else "when it is built"
-                yield Hit(call, {"options": " and ".join(given), "when": when})
+                rewrite = rewrites.drop_arguments(given, safe=True)
+                yield Hit(call, {"options": " and ".join(given), "when": when}, rewrite=rewrite)
 
     def _has_no_workers(self, script: Script, call: Call) -> bool:
         workers = loading.workers(script, call)

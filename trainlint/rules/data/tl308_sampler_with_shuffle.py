@@ -4,13 +4,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules.rule import Hit, Rule
+from trainlint.rules import rewrites
+from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import loading
 from trainlint.semantic.facts import Call
 from trainlint.semantic.values import Const, Number, Object, Value, each
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
+
+
+_NEUTRAL = {"shuffle": "False", "drop_last": "False", "batch_size": "1"}
 
 
 class SamplerWithShuffle(Rule):
@@ -69,7 +73,18 @@ class SamplerWithShuffle(Rule):
                     if first == "an IterableDataset"
                     else "both say in which order items come"
                 )
-                yield Hit(call, {"first": first, "second": second, "drop": drop}, why=why)
+                option = drop.partition("=")[0].partition(" ")[0]
+                rewrite = self._rewrite(call, option)
+                yield Hit(call, {"first": first, "second": second, "drop": drop}, why=why, rewrite=rewrite)
+
+    def _rewrite(self, call: Call, option: str) -> Rewrite | None:
+        """None where either of two can go, or where the option comes from somewhere else."""
+        if call.keyword(option) is not None:
+            return rewrites.drop_arguments([option], safe=True)
+        value = call.argument(loading.position(option), option)
+        if value is None or option not in _NEUTRAL:
+            return None
+        return rewrites.write(value, _NEUTRAL[option], safe=True)
 
     def _clash(self, script: Script, call: Call) -> tuple[str, str, str] | None:
         def given(name: str) -> Value | None:

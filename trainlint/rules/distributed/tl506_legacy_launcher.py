@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
-from trainlint.rules.rule import Hit, Rule
+from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic.facts import Call, Constant
 from trainlint.semantic.fallbacks import depends_on_version
 from trainlint.semantic.texts import data_strings
 
 if TYPE_CHECKING:
+    from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
 _LAUNCH = re.compile(r"(?<![\w.])torch\.distributed\.launch(?![\w.])|torch/distributed/launch\.py")
@@ -91,11 +92,21 @@ class LegacyLauncher(Rule):
             if program.says(script.module, _DEEPSPEED):
                 continue
             level = Level.ADVICE if program.says(script.module, _READS_ENVIRONMENT) else None
-            yield Hit(call, {"what": "the parser knows --local_rank, but not --local-rank"}, level)
+            what = {"what": "the parser knows --local_rank, but not --local-rank"}
+            yield Hit(call, what, level, rewrite=Rewrite(True, "Accept `--local-rank` too", _accept_both))
 
 
 def _flags(call: Call) -> set[str]:
     return {a.value for a in call.args if isinstance(a, Constant) and isinstance(a.value, str)}
+
+
+def _accept_both(site: Site) -> Iterable[Change]:
+    """`"--local_rank"` -> `"--local-rank", "--local_rank"`"""
+    for argument in site.call.args:
+        written = site.written(argument.value)
+        if written.strip("\"'") == "--local_rank" and argument.keyword is None:
+            yield site.insert(site.span(argument)[0], f"{written.replace('_', '-')}, ")
+            return
 
 
 _DEPRECATED = "it is an old front of torchrun, and passes --local-rank where scripts may expect --local_rank"

@@ -123,8 +123,7 @@ class TrainModeNotRestored(Rule):
                 return None
             if event.kind != FORWARD:
                 continue
-            same = script.semantics.steps.same(event, switch)
-            if same is None or not same:
+            if not script.semantics.steps.same(event, switch) and not self._is_inside(script, event, switch):
                 continue
             if not self._trains(script, step, event):
                 evaluated = True
@@ -133,6 +132,16 @@ class TrainModeNotRestored(Rule):
             else:
                 return None
         return None
+
+    def _is_inside(self, script: Script, forward: Event, switch: Event) -> bool:
+        """The forward of a part, in a method of the model: `model.sample(16)`."""
+        steps = script.semantics.steps
+        held = steps.subject(switch)
+        for place, call in enumerate(forward.path):
+            if call.receiver is not None and held is not None:
+                if steps.identity.same(steps.identity.of(call.receiver, forward.path[:place]), held) is True:
+                    return True
+        return False
 
     def _may_restore(self, script: Script, event: Event, switch: Event) -> bool:
         steps = script.semantics.steps

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
 from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Rule
-from trainlint.semantic.facts import Call
+from trainlint.rules.rule import Hit, Rewrite, Rule
+from trainlint.semantic import walk
+from trainlint.semantic.bindings import lookup
+from trainlint.semantic.facts import Call, Expr, Name
+from trainlint.semantic.logits import function_of
 from trainlint.semantic.output_activation import LINEAR, LOG_SOFTMAX, SIGMOID, SOFTMAX
 from trainlint.semantic.values import External, Object, each
 
 if TYPE_CHECKING:
+    from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
 _KINDS = {
@@ -133,7 +137,37 @@ class SoftmaxBeforeCrossEntropy(Rule):
                 continue
             what, why, help_ = found
             level = Level.ADVICE if kind == "cross_entropy" and what.startswith("repeats") else None
-            yield Hit(call, {"loss": describe.text(call.callee), "what": what}, level, why=why, help=help_)
+            values = {"loss": describe.text(call.callee), "what": what}
+            yield Hit(call, values, level, why=why, help=help_, rewrite=self._rewrite(script, kind, given))
+
+    def _rewrite(self, script: Script, kind: str | None, given: Expr) -> Rewrite | None:
+        """Where the activation is seen: in the argument, in the name's one assignment, or last in a Sequential."""
+        if kind not in ("cross_entropy", "bce_logits"):
+            return None
+        made = given
+        if isinstance(given, Name):
+            bindings = lookup(given, given.id)[0]
+            uses = [e for e in walk.of_module(script.module) if isinstance(e, Name) and e.id == given.id]
+            if len(bindings) != 1 or bindings[0].path or bindings[0].value is None or len(uses) > 2:
+                return None
+            made = bindings[0].value
+        if not isinstance(made, Call):
+            return None
+        name = function_of(script, made)
+        if name in ("softmax", "sigmoid"):
+            return Rewrite(False, f"Drop the {name}", _drop, at=made)
+        for value in each(script.value(made.callee)):
+            if isinstance(value, Object) and value.name == "torch.nn.Sequential" and value.call is not None:
+                return self._last_layer(script, value.call)
+        return None
+
+    def _last_layer(self, script: Script, call: Call) -> Rewrite | None:
+        layer = call.args[-1] if call.args and not call.keywords else None
+        if call.context.module is not script.module or not isinstance(layer, Call):
+            return None
+        if layer.attr not in ("Softmax", "Sigmoid"):
+            return None
+        return Rewrite(False, f"Drop the last layer, {layer.attr}", _drop_last, at=call)
 
     def _kind(self, script: Script, call: Call) -> str | None:
         if not call.args and not call.keywords:
@@ -147,3 +181,22 @@ class SoftmaxBeforeCrossEntropy(Rule):
             else:
                 kinds.add(None)
         return kinds.pop() if len(kinds) == 1 else None
+
+
+def _drop(site: Site) -> Iterable[Change]:
+    """`F.softmax(x, dim=1)` -> `x`, `x.softmax(1)` -> `x`"""
+    from trainlint import rewriting
+
+    func = rewriting.attribute(site.call.func)
+    first = site.call.args[0] if site.call.args else None
+    function = site.written(func.value) in ("F", "torch", "nn.functional", "torch.nn.functional", "functional")
+    if function and (first is None or first.keyword is not None):
+        raise rewriting.NoFix
+    inner = first.value if function and first is not None else func.value
+    return rewriting.keep_only(site, inner)
+
+
+def _drop_last(site: Site) -> Iterable[Change]:
+    from trainlint import rewriting
+
+    return rewriting.drop_arguments(site, site.call, [len(site.call.args) - 1])

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules import describe
+from trainlint.rules import describe, rewrites
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import walk
 from trainlint.semantic.contexts import dotted_name
@@ -86,7 +86,8 @@ class BestStateAliasesModel(Rule):
                 continue
             load = self._loaded_later(script, call, kept)
             if load is not None:
-                yield Hit(call, {"call": describe.text(call)}, None, (Note(load, "loaded here"),))
+                notes = (Note(load, "loaded here"),)
+                yield Hit(call, {"call": describe.text(call)}, None, notes, rewrite=rewrites.deep_copy(script, call))
 
     def _is_module(self, script: Script, call: Call) -> bool:
         assert call.receiver is not None

@@ -1,18 +1,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
 from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Note, Rule
+from trainlint.rules.rule import Hit, Note, Rewrite, Rule
 from trainlint.semantic import frameworks, walk
+from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Attribute, Call, Context, Name
 from trainlint.semantic.values import Object, each
 from trainlint.semantic.work import BACKWARD
 
 if TYPE_CHECKING:
+    from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
 _NAMES = re.compile(r"accelerat|fabric|distributed|hub", re.I)
@@ -84,8 +86,27 @@ class AcceleratePlainBackward(Rule):
                         "framework": which,
                         "framework_object": "fabric" if which == "Fabric" else "accelerator",
                     }
-                    yield Hit(call, values, None, (Note(part.expr, "the prepared model runs here"),))
+                    notes = (Note(part.expr, "the prepared model runs here"),)
+                    yield Hit(call, values, None, notes, rewrite=self._rewrite(script, call))
                     break
+
+    def _rewrite(self, script: Script, call: Call) -> Rewrite | None:
+        """Where the object that prepared the model can be named."""
+        name = None if call.args or call.keywords else self._preparer(script, call)
+        return Rewrite(False, f"Call `{name}.backward`", lambda site: _through(site, name)) if name else None
+
+    def _preparer(self, script: Script, call: Call) -> str | None:
+        for other in script.methods("prepare", "setup"):
+            receiver = other.receiver
+            name = dotted_name(receiver) if isinstance(receiver, (Name, Attribute)) else None
+            if name is None or not (script.is_method_of(other, "accelerator") or script.is_method_of(other, "fabric")):
+                continue
+            same = other.context.function is call.context.function
+            own = name.startswith("self.") and other.context.cls is call.context.cls
+            everywhere = name in script.module.names and not name.startswith("self.")
+            if same or own or everywhere:
+                return name
+        return None
 
     def _asks(self, context: Context) -> bool:
         """`if self.accelerator is None: loss.backward()`"""
@@ -96,3 +117,14 @@ class AcceleratePlainBackward(Rule):
                     if _NAMES.search(named):
                         return True
         return False
+
+
+def _through(site: Site, name: str) -> Iterable[Change]:
+    """`loss.backward()` -> `accelerator.backward(loss)`"""
+    from trainlint import rewriting
+
+    receiver = rewriting.attribute(site.call.func).value
+    start, end = site.span(site.node)
+    if "#" in site.text[start:end]:
+        raise rewriting.NoFix
+    return [rewriting.Change(start, end, f"{name}.backward({site.written(receiver)})")]

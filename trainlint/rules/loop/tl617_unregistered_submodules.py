@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules.rule import Hit, Rule
+from trainlint.rules import rewrites
+from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import walk
 from trainlint.semantic.contexts import is_self
 from trainlint.semantic.facts import Assign, Attribute, Binding, Call, Class, Expr, Sequence
 from trainlint.semantic.values import Items, Object, Table, Value, each
 
 if TYPE_CHECKING:
+    from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
 # layers of torch that hold parameters or running statistics
@@ -78,8 +80,15 @@ class UnregisteredSubmodules(Rule):
                     if kind is None or self._is_registered(script, cls, name, binding):
                         continue
                     container = "ModuleDict" if kind == "dict" else "ModuleList"
-                    yield Hit(binding.source, {"name": name, "kind": kind, "cls": cls.name, "container": container})
+                    values = {"name": name, "kind": kind, "cls": cls.name, "container": container}
+                    yield Hit(binding.source, values, rewrite=self._rewrite(script, binding, container))
                     break
+
+    def _rewrite(self, script: Script, binding: Binding, container: str) -> Rewrite | None:
+        function = rewrites.name_for(script, f"torch.nn.{container}", binding.source)
+        if function is None or binding.value is None or len(getattr(binding.statement, "targets", ())) != 1:
+            return None
+        return Rewrite(False, f"Use `{function}`", lambda site: _registered(site, function), at=binding.value)
 
     def _plain_container(self, script: Script, cls: Class, binding: Binding) -> str | None:
         if binding.how != "assign" or binding.value is None or binding.path or binding.context.function is None:
@@ -165,3 +174,13 @@ class UnregisteredSubmodules(Rule):
                 if isinstance(expr, Attribute) and expr.attr == name and is_self(expr.value, expr.context):
                     return True
         return False
+
+
+def _registered(site: Site, function: str) -> Iterable[Change]:
+    """`[a, b]` -> `nn.ModuleList([a, b])`, `[]` -> `nn.ModuleList()`"""
+    from trainlint import rewriting
+
+    value = rewriting.expression(site.node)
+    if site.written(value) in ("[]", "{}", "()", "list()", "dict()"):
+        return [site.replace(value, f"{function}()")]
+    return rewriting.wrapped(site, value, function)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules import describe
+from trainlint.rules import describe, rewrites
 from trainlint.rules.rule import Hit, Rule
 from trainlint.semantic import keeping
 
@@ -76,8 +76,10 @@ class GraphRetainingAccumulation(Rule):
                     why="each update hangs on the one before it, so the chain of all steps stays in memory",
                     help="update the average under `with torch.no_grad():`, or from detached weights",
                 )  # fmt: skip
-            elif kept.freed:
-                yield Hit(kept.record, values, None, describe.notes(kept.hot))
+                continue
+            rewrite = rewrites.detach(kept.value, safe=True) if script.tensor(kept.value) is not None else None
+            if kept.freed:
+                yield Hit(kept.record, values, None, describe.notes(kept.hot), rewrite=rewrite)
             else:
                 why = "no backward frees this graph, so the activations of every step stay in memory"
-                yield Hit(kept.record, values, Level.ERROR, describe.notes(kept.hot), why=why)
+                yield Hit(kept.record, values, Level.ERROR, describe.notes(kept.hot), why=why, rewrite=rewrite)

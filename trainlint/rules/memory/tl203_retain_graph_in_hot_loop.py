@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules import describe
+from trainlint.rules import describe, rewrites
 from trainlint.rules.rule import Hit, Rule
 from trainlint.semantic import graphs
 from trainlint.semantic.facts import Call
@@ -72,9 +72,9 @@ class RetainGraphInHotLoop(Rule):
             if not self._keeps(script, call) or script.hot(call) is None:
                 continue
             if graphs.is_free_after(script, call):
-                yield Hit(
-                    call, {"call": describe.text(call)}, notes=describe.notes(hot) if (hot := script.hot(call)) else ()
-                )
+                notes = describe.notes(hot) if (hot := script.hot(call)) else ()
+                rewrite = rewrites.drop_arguments(["retain_graph"], safe=False)
+                yield Hit(call, {"call": describe.text(call)}, notes=notes, rewrite=rewrite)
 
     def _keeps(self, script: Script, call: Call) -> bool:
         """`backward(gradient, retain_graph, create_graph)`; `create_graph=True` keeps the graph on purpose."""

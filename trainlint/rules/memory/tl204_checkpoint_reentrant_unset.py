@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
-from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Rule
+from trainlint.rules import describe, rewrites
+from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import arguments
 from trainlint.semantic.facts import Attribute, Call, Name
 from trainlint.semantic.origins import origins
@@ -14,6 +14,7 @@ from trainlint.semantic.values import External, each
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
+_CHECKPOINT = "torch.utils.checkpoint.checkpoint"
 _NAMES = frozenset({"torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint.checkpoint_sequential"})
 
 
@@ -74,7 +75,13 @@ class CheckpointReentrantUnset(Rule):
                 and all(isinstance(v, External) and v.name in _NAMES for v in values)
                 and not self._is_said(script, call)
             ):
-                yield Hit(call, {"call": describe.text(call.callee)})
+                yield Hit(call, {"call": describe.text(call.callee)}, rewrite=self._rewrite(script, call))
+
+    def _rewrite(self, script: Script, call: Call) -> Rewrite | None:
+        if rewrites.spreads(call) or not rewrites.has_remedy(script, f"{_CHECKPOINT}(use_reentrant=)"):
+            return None
+        recommended = rewrites.pass_keyword("use_reentrant", "False", safe=False)
+        return rewrites.pass_keyword("use_reentrant", "True", safe=True, instead=recommended)
 
     def _is_said(self, script: Script, call: Call) -> bool:
         if arguments.given(script.inference, call, "use_reentrant") is not None:

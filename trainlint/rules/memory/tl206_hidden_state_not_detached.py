@@ -1,14 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Rule
-from trainlint.semantic import recurrence
+from trainlint.rules.rule import Hit, Rewrite, Rule
+from trainlint.semantic import recurrence, walk
+from trainlint.semantic.recurrence import Carried
+from trainlint.semantic.values import Const, Items, Tensor, each
 
 if TYPE_CHECKING:
+    from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
 
@@ -68,4 +71,26 @@ class HiddenStateNotDetached(Rule):
 
     def check(self, script: Script) -> Iterator[Hit]:
         for carried in recurrence.undetached(script):
-            yield Hit(carried.call, {"state": describe.text(carried.state)}, None, describe.notes(carried.hot))
+            state = describe.text(carried.state)
+            rewrite = self._rewrite(script, carried, state)
+            yield Hit(carried.call, {"state": state}, None, describe.notes(carried.hot), rewrite=rewrite)
+
+    def _rewrite(self, script: Script, carried: Carried, state: str) -> Rewrite | None:
+        """A statement before the call, as the state's kind asks for."""
+        given = next((e for e in walk.inside(carried.call) if describe.text(e) == state), None)
+        held = list(each(script.value(given))) if given is not None else []
+        empty = [v for v in held if isinstance(v, Const) and v.value is None]
+        known = [v for v in held if v not in empty]
+        if known and all(isinstance(v, Items) and v.kind == "tuple" for v in known):
+            line = f"{state} = tuple(part.detach() for part in {state})"
+        elif known and all(isinstance(v, Tensor) for v in known):
+            line = f"{state} = {state}.detach()"
+        else:
+            return None
+        return Rewrite(False, f"Detach `{state}` before", lambda site: _before(site, state, line, bool(empty)))
+
+
+def _before(site: Site, state: str, line: str, may_be_none: bool) -> Iterable[Change]:
+    from trainlint import rewriting
+
+    return rewriting.statement_before(site, f"if {state} is not None:" if may_be_none else None, line)

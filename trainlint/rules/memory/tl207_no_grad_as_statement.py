@@ -1,15 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Rule
-from trainlint.semantic import known
-from trainlint.semantic.facts import Evaluate
+from trainlint.rules.rule import Hit, Rewrite, Rule
+from trainlint.semantic import known, walk
+from trainlint.semantic.facts import Call, Define, Evaluate, Import
 
 if TYPE_CHECKING:
+    from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
 
@@ -77,4 +78,25 @@ class NoGradAsStatement(Rule):
                 effect = "autograd stays as it was"
             else:
                 effect = "autograd goes on recording and keeps the activations"
-            yield Hit(call, {"call": describe.text(call)}, why=f"it makes a context manager and drops it: {effect}")
+            why = f"it makes a context manager and drops it: {effect}"
+            yield Hit(call, {"call": describe.text(call)}, why=why, rewrite=self._rewrite(call))
+
+    def _rewrite(self, call: Call) -> Rewrite | None:
+        """The rest of the block goes under it, up to what must stay outside: a backward, an import, a definition."""
+        block, index = call.statement.block, call.statement.index
+        meant = []
+        for statement in block[index + 1 :]:
+            if isinstance(statement, (Define, Import)) or any(
+                isinstance(e, Call) and e.attr in ("backward", "step") for e in walk.inside(statement)
+            ):
+                break
+            meant.append(statement)
+        if not meant:
+            return None
+        return Rewrite(False, "Put what follows under `with`", lambda site: _with(site, len(meant)))
+
+
+def _with(site: Site, count: int) -> Iterable[Change]:
+    from trainlint import rewriting
+
+    return rewriting.put_under_with(site, count)

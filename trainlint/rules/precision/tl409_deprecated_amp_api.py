@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
+from trainlint.rules.replacements import rewrite_of
 from trainlint.rules.rule import Hit, Rule
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.facts import Call, Expr, Name
@@ -78,7 +79,10 @@ class DeprecatedAmpApi(Rule):
             since = ".".join(map(str, change.since))
             values = {"name": change.names[0], "since": since, "remedy": change.help}
             known = script.settings is None or offered(change, script.settings.torch_range)
-            yield Hit(expr, values, None if level is Level.WARNING else level, help=None if known else _NOT_YET)
+            yield Hit(
+                expr, values, None if level is Level.WARNING else level, help=None if known else _NOT_YET,
+                rewrite=rewrite_of(script, expr, change),
+            )  # fmt: skip
 
     def _uses(self, script: Script) -> Iterator[Expr]:
         """Calls of the names, and decorators without parentheses."""

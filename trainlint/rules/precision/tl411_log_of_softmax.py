@@ -1,16 +1,19 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
-from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Rule
+from trainlint.rules import describe, rewrites
+from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic.facts import Call, Expr, Operator
 from trainlint.semantic.logits import function_of, made_by, operand, without_epsilon
 from trainlint.semantic.origins import origins
 
 if TYPE_CHECKING:
+    import libcst as cst
+
+    from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
 _PROBABILITIES = frozenset({"softmax", "sigmoid"})
@@ -79,7 +82,8 @@ class LogOfSoftmax(Rule):
                 if found is None:
                     found = self._through_name(script, given)
                 if found is not None:
-                    yield Hit(call, {"call": describe.text(call), "what": found, "instead": _INSTEAD[found]})
+                    values = {"call": describe.text(call), "what": found, "instead": _INSTEAD[found]}
+                    yield Hit(call, values, rewrite=self._rewrite(script, call, given, name))
                 elif name == "log" and self._sums_exponentials(script, given):
                     yield Hit(
                         call,
@@ -90,6 +94,19 @@ class LogOfSoftmax(Rule):
                         },
                         why=_OVERFLOWS,
                     )
+
+    def _rewrite(self, script: Script, call: Call, given: Expr, name: str) -> Rewrite | None:
+        """For a natural logarithm straight around the call of a function."""
+        if name != "log" or not isinstance(given, Call) or len(call.args) + len(call.keywords) > 1:
+            return None
+        inner = function_of(script, given)
+        if inner == "softmax":
+            return Rewrite(True, "Write `log_softmax`", _log_softmax)
+        function = rewrites.name_for(script, "torch.nn.functional.logsigmoid", call) if inner == "sigmoid" else None
+        argument = operand(script, given) if function is not None else None
+        if function is None or argument is None or len(given.args) + len(given.keywords) > 1:
+            return None
+        return Rewrite(True, f"Write `{function}`", lambda site: _log_sigmoid(site, function))
 
     def _on_probabilities(self, script: Script, call: Call) -> bool:
         """`gap.sigmoid().log()`, where nothing else says that gap is a tensor."""
@@ -135,3 +152,32 @@ class LogOfSoftmax(Rule):
 
 
 _OVERFLOWS = "exp of a logit above 88 (in float16 above 11) is infinite, and so is the loss"
+
+
+def _log_softmax(site: Site) -> Iterable[Change]:
+    """`torch.log(F.softmax(x, dim))` -> `F.log_softmax(x, dim)`, `x.softmax(dim).log()` -> `x.log_softmax(dim)`"""
+    from trainlint import rewriting
+
+    inner = _inner(site)
+    name = rewriting.attribute(inner.func).attr
+    yield from rewriting.keep_only(site, inner)
+    yield site.replace(name, "log_softmax")
+
+
+def _log_sigmoid(site: Site, function: str) -> Iterable[Change]:
+    """`torch.log(torch.sigmoid(x))` -> `F.logsigmoid(x)`"""
+    from trainlint import rewriting
+
+    inner = _inner(site)
+    value = inner.args[0].value if inner.args else rewriting.attribute(inner.func).value
+    start, end = site.span(site.node)
+    if "#" in site.text[start:end]:
+        raise rewriting.NoFix
+    yield rewriting.Change(start, end, f"{function}({site.written(value)})")
+
+
+def _inner(site: Site) -> cst.Call:
+    from trainlint import rewriting
+
+    outer = site.call
+    return rewriting.call(outer.args[0].value if outer.args else rewriting.attribute(outer.func).value)

@@ -48,7 +48,7 @@ _DECODER = re.compile(r"generat|decode|beam|sample|translate|greedy|infer_step|p
 _END = re.compile(r"eos|end_?of|stop|sep_token|end_token|done", re.I)
 
 
-def decodes(script: Script, call: Call, hot: Hot) -> bool:
+def decodes(script: Script, call: Expr, hot: Hot) -> bool:
     """The end-of-sequence test of a decoding loop, or an environment's end in RL: Python must know before it goes on."""
     function = call.context.function
     named = function is not None and bool(_DECODER.search(function.name))
@@ -56,8 +56,7 @@ def decodes(script: Script, call: Call, hot: Hot) -> bool:
         return True
     if any(outer.attr == "step" and call in outer.args for outer in script.module.calls_by_attr.get("step", ())):
         return True  # an environment takes Python numbers
-    statement = call.statement
-    test = getattr(statement, "test", None)
+    test = getattr(call.statement, "test", None) if isinstance(call, Call) else call
     return test is not None and hot.phase != "train" and _mentions(test, _END)
 
 

@@ -7,7 +7,8 @@ from trainlint.findings import Claim, Level
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Rule
 from trainlint.rules.sync import implicit_syncs
-from trainlint.rules.sync.hot_values import in_parameter_loop
+from trainlint.rules.sync.hot_values import decodes, in_parameter_loop
+from trainlint.semantic.facts import Call
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -77,9 +78,10 @@ class ImplicitSyncInHotLoop(Rule):
             hot = script.hot(expr)
             if hot is None or hot.flagged or (what.startswith("`") and in_parameter_loop(script, expr)):
                 continue  # a truth test per parameter is TL109's to say
+            asked = what.startswith("`") or isinstance(expr, Call)
             yield Hit(
                 expr,
                 {"what": what, "loop": describe.loop_name(hot.loop, hot)},
-                None,
+                Level.ADVICE if asked and decodes(script, expr, hot) else None,
                 describe.notes(hot),
             )

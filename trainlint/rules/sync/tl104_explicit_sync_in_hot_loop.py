@@ -60,7 +60,7 @@ class ExplicitSyncInHotLoop(Rule):
     name = "explicit-sync-in-hot-loop"
     level = Level.WARNING
     claim = Claim.SYNC
-    message = "{call} stops Python and device on every step of {loop}"
+    message = "{call} makes Python wait for the device on every step of {loop}"
     why = "no work is queued while it waits, so the device idles at the start of each step"
     help = "drop it; to time steps, average over many, or read torch.cuda.Event pairs every N steps"
     triggers = ((b"synchronize",),)

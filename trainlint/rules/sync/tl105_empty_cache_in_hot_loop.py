@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules import describe
+from trainlint.rules import describe, rewrites
 from trainlint.rules.rule import Hit, Rule
 from trainlint.rules.sync.hot_values import host_level
+from trainlint.semantic.facts import Evaluate
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -77,4 +78,6 @@ class EmptyCacheInHotLoop(Rule):
             if hot is None:
                 continue
             values = {"call": describe.text(call), "loop": describe.loop_name(hot.loop, hot)}
-            yield Hit(call, values, host_level(hot), describe.notes(hot))
+            alone = isinstance(call.statement, Evaluate) and call.statement.value is call
+            rewrite = rewrites.remove_statement(call) if alone else None
+            yield Hit(call, values, host_level(hot), describe.notes(hot), rewrite=rewrite)

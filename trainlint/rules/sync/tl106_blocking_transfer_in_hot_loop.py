@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Rule
+from trainlint.rules import describe, rewrites
+from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.rules.sync.hot_values import host_level
 from trainlint.semantic import pinning, transfers
+from trainlint.semantic.facts import Call
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -76,4 +77,11 @@ class BlockingTransferInHotLoop(Rule):
             if hot is None or pinning.of_tensor(script, moved) != pinning.PINNED:
                 continue
             values = {"call": describe.text(call), "loop": describe.loop_name(hot.loop, hot)}
-            yield Hit(call, values, host_level(hot), describe.notes(hot))
+            yield Hit(call, values, host_level(hot), describe.notes(hot), rewrite=self._rewrite(call))
+
+    def _rewrite(self, call: Call) -> Rewrite | None:
+        """None where it may be passed by position or by `**options`."""
+        most = {"to": 1, "cuda": 1, "copy_": 1}[call.attr or ""]
+        if rewrites.spreads(call) or len(call.args) > most:
+            return None
+        return rewrites.pass_keyword("non_blocking", "True", safe=True)

@@ -62,7 +62,7 @@ class SyncPerParameter(Rule):
     claim = Claim.SYNC
     message = "{what} waits for the device once per parameter, on every step of {loop}"
     why = "a model has hundreds of parameter tensors, so this is hundreds of waits per step"
-    help = "compute it for all at once (clip_grad_norm_ returns the norm; torch._foreach_norm) and read one value"
+    help = "compute it for all at once (clip_grad_norm_ returns the norm; from torch 2.6, get_total_norm too) and read one value"
     triggers = ((b"parameters(",), (b".item",), (b".grad",))
 
     def check(self, script: Script) -> Iterator[Hit]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
-from trainlint.rules import describe
+from trainlint.rules import describe, rewrites
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import landing
 
@@ -64,4 +64,5 @@ class AsyncCopyToHostRace(Rule):
     def check(self, script: Script) -> Iterator[Hit]:
         for race in landing.races(script):
             notes = (Note(race.read, "read here"),)
-            yield Hit(race.copy, {"call": describe.text(race.copy), "read": describe.text(race.read)}, notes=notes)
+            values = {"call": describe.text(race.copy), "read": describe.text(race.read)}
+            yield Hit(race.copy, values, notes=notes, rewrite=rewrites.drop_arguments(["non_blocking"], safe=True))

@@ -1,0 +1,88 @@
+"""A fix changes its own bytes and nothing around them, whatever that is."""
+
+from __future__ import annotations
+
+import ast
+import tempfile
+from pathlib import Path
+
+import pytest
+from fix_files import Case, cases
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trainlint.discovery import discover
+from trainlint.fixing import fix
+from trainlint.settings import Configuration
+
+COMMENTS = st.sampled_from(["", "# a note", "# été 漢字 😀", "#\ttab", "# 'quoted\" text", "# form\x0cfeed"])
+STATEMENTS = st.sampled_from(
+    [
+        "value = 'single'",
+        'text = """several\nrows \\\n  of text"""',
+        "x = [1,\n     2,  # two\n     3,]",
+        "if  x:\n\tpass",
+        "def other( a,b ) : return a;",
+        "@property\ndef  spaced(self):\n  return {'a':1,'b' : 2}",
+        "class  Odd :\n    y: int=3; z = 4",
+        "total = 1 + \\\n    2",
+        "",
+        "\x0c",
+        "lambda_ = lambda *a, **k: (a, k)",
+    ]
+)
+BLOCK = st.lists(st.tuples(STATEMENTS, COMMENTS), max_size=5)
+NEWLINES = st.sampled_from(["\n", "\r\n"])
+
+PY = [c for c in cases() if c.before.suffix == ".py" and c.after != c.before.read_bytes()]
+INDENTS = st.sampled_from(["", "", " ", "    ", "\t"])
+
+
+def written(block: list[tuple[str, str]]) -> str:
+    return "".join(f"{statement}\n{comment}\n" for statement, comment in block)
+
+
+@pytest.mark.parametrize("case", PY, ids=lambda c: f"{c.code}-{c.before.stem}{'-unsafe' if c.unsafe else ''}")
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    above=COMMENTS,
+    below=BLOCK,
+    comment=COMMENTS,
+    newline=NEWLINES,
+    bom=st.booleans(),
+    cut=st.booleans(),
+    nested=INDENTS,
+)
+def test_surroundings_survive(
+    case: Case,
+    above: str,
+    below: list[tuple[str, str]],
+    comment: str,
+    newline: str,
+    bom: bool,
+    cut: bool,
+    nested: str,
+) -> None:
+    before, after = case.before.read_bytes().decode(), case.after.decode()
+
+    def around(text: str) -> bytes:
+        head, gap, rest = text.partition("\n\n\n")  # imports stay where they are: in a `try` they would be a fallback
+        if nested and rest:
+            rows = "\n".join(f"{nested}{row}" if row.strip() else row for row in rest.split("\n"))
+            text = f"{head}{gap}try:\n{rows}\nfinally:\n{nested}pass"
+        full = f"{above}\n{text}\n{comment}\n{written(below)}"
+        full = full.rstrip("\n \t") if cut else full
+        return (b"\xef\xbb\xbf" if bom else b"") + full.replace("\n", newline).encode()
+
+    ast.parse(around(before))
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / ".git").mkdir()
+        toml = f'select = ["{case.select}"]\n{case.settings()}\n'
+        (root / "trainlint.toml").write_text(toml, encoding="utf-8")
+        path = root / "train.py"
+        path.write_bytes(around(before))
+        targets = discover([str(path)], Configuration())
+        done = fix(targets, unsafe=case.unsafe, write=True, progress=lambda results, _: results)
+        assert not done.dropped and not done.problems
+        assert path.read_bytes() == around(after)

@@ -1,0 +1,183 @@
+"""Changed code cells -> the notebook's JSON, with every other byte as it was."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from trainlint.source import Source
+
+
+class NotFound(Exception):
+    """The text of a cell lies in the JSON in a way that cannot be changed in place."""
+
+
+class _Text(NamedTuple):
+    """A string literal of the JSON, and what it says."""
+
+    start: int
+    end: int
+    text: str
+
+
+def with_changes(data: bytes, source: Source, changes: Sequence[tuple[int, int, str]]) -> bytes:
+    """The notebook with (start, end, content) changes of its joined code cells. Raises NotFound."""
+    mark = b"\xef\xbb\xbf" if data.startswith(b"\xef\xbb\xbf") else b""
+    raw = data[len(mark) :].decode("utf-8")
+    cells = _code_cells(raw)
+    if len(cells) != len(source.cells):
+        raise NotFound("its cells could not be found again")
+    starts = [source.row_starts[cell.row - 1] for cell in source.cells]
+    replaced: list[tuple[int, int, str]] = []
+    for cell, (start, end) in zip(cells, pairwise([*starts, len(source.text)]), strict=True):
+        own = [
+            (a - start, b - start, content)
+            for a, b, content in changes
+            if start <= a < end or a == end == len(source.text)
+        ]
+        if any(b > end - start for _, b, _ in own):
+            raise NotFound("a fix reaches over two cells")
+        if own:
+            replaced += _in_cell(raw, cell, own)
+    for start, end, content in sorted(replaced, reverse=True):
+        raw = raw[:start] + content + raw[end:]
+    return mark + raw.encode("utf-8")
+
+
+def _in_cell(raw: str, lines: Sequence[_Text], changes: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    old = "".join(line.text for line in lines)
+    if "\r" in old:
+        raise NotFound("its cells have carriage returns")
+    new = old if old.endswith("\n") else old + "\n"  # as the parser sees it
+    for start, end, content in sorted(changes, reverse=True):
+        new = new[:start] + content + new[end:]
+    if not old.endswith("\n") and new.endswith("\n"):
+        new = new[:-1]
+    if len(lines) == 1:
+        return [_in_literal(raw, lines[0], new)]
+    before, after = [line.text for line in lines], new.splitlines(keepends=True)
+    if before != old.splitlines(keepends=True):
+        raise NotFound("its lines are split in an unusual way")
+    first = 0
+    while first < min(len(before), len(after)) and before[first] == after[first]:
+        first += 1
+    last = 0
+    while last < min(len(before), len(after)) - first and before[-1 - last] == after[-1 - last]:
+        last += 1
+    gone, come = lines[first : len(lines) - last], after[first : len(after) - last]
+    if len(gone) == len(come):
+        return [_in_literal(raw, line, text) for line, text in zip(gone, come, strict=True)]
+    comma = raw[lines[0].end : lines[1].start]
+    literals = comma.join(_literal(raw, text) for text in come)
+    if gone and come:
+        return [(gone[0].start, gone[-1].end, literals)]
+    if come:
+        if first < len(lines):
+            return [(lines[first].start, lines[first].start, literals + comma)]
+        return [(lines[-1].end, lines[-1].end, comma + literals)]
+    if first > 0:
+        return [(lines[first - 1].end, gone[-1].end, "")]
+    if last:
+        return [(gone[0].start, lines[len(lines) - last].start, "")]
+    return [(gone[0].start, gone[-1].end, "")]
+
+
+def _literal(raw: str, text: str) -> str:
+    return json.dumps(text, ensure_ascii=raw.isascii())
+
+
+_UNIT = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|[^\\]", re.DOTALL)
+
+
+def _in_literal(raw: str, literal: _Text, new: str) -> tuple[int, int, str]:
+    """Only what differs is written anew, so that escapes stay as they were."""
+    old = literal.text
+    head = 0
+    while head < min(len(old), len(new)) and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    ends = [literal.start + 1]
+    ends += [match.end() for match in _UNIT.finditer(raw, literal.start + 1, literal.end - 1)]
+    if len(ends) != len(old) + 1:
+        return literal.start, literal.end, _literal(raw, new)
+    return ends[head], ends[len(old) - tail], _literal(raw, new[head : len(new) - tail])[1:-1]
+
+
+# ----------------------------------------------------------------------------------------------- places in the JSON
+
+
+_BLANK = re.compile(r"[ \t\r\n]*")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_OTHER = re.compile(r"[^\s,\]}]+")
+
+
+def _code_cells(raw: str) -> list[list[_Text]]:
+    """The string literals of the source of each code cell."""
+    document, _ = _read(raw, 0)
+    cells = _member(document, "cells")
+    if cells is None:
+        sheets = _member(document, "worksheets")
+        cells = _member(sheets[0], "cells") if isinstance(sheets, list) and sheets else None
+    found: list[list[_Text]] = []
+    for cell in cells if isinstance(cells, list) else ():
+        kind = _member(cell, "cell_type")
+        if not isinstance(kind, _Text) or kind.text != "code":
+            continue
+        source = _member(cell, "source")
+        if source is None:
+            source = _member(cell, "input")
+        lines = [source] if isinstance(source, _Text) else source if isinstance(source, list) else []
+        if any(not isinstance(line, _Text) for line in lines):
+            raise NotFound("a cell holds something other than text")
+        found.append([line for line in lines if isinstance(line, _Text)])
+    return found
+
+
+def _member(value: object, name: str) -> object:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _read(raw: str, at: int) -> tuple[object, int]:
+    """The value that starts at an offset, and where it ends. The JSON is known to be valid."""
+    at = _skip(raw, at)
+    sign = raw[at]
+    if sign == '"':
+        end = _string_end(raw, at)
+        return _Text(at, end, json.loads(raw[at:end], strict=False)), end
+    if sign not in "{[":
+        match = _OTHER.match(raw, at)
+        assert match is not None
+        return None, match.end()
+    items: list[object] = []
+    members: dict[str, object] = {}
+    at = _skip(raw, at + 1)
+    while raw[at] not in "}]":
+        if sign == "{":
+            end = _string_end(raw, at)
+            key = json.loads(raw[at:end], strict=False)
+            at = _skip(raw, end) + 1  # the colon
+            members[key], at = _read(raw, at)
+        else:
+            value, at = _read(raw, at)
+            items.append(value)
+        at = _skip(raw, at)
+        if raw[at] == ",":
+            at = _skip(raw, at + 1)
+    return (members if sign == "{" else items), at + 1
+
+
+def _skip(raw: str, at: int) -> int:
+    match = _BLANK.match(raw, at)
+    assert match is not None
+    return match.end()
+
+
+def _string_end(raw: str, at: int) -> int:
+    match = _STRING.match(raw, at)
+    assert match is not None
+    return match.end()
