@@ -183,14 +183,15 @@ def decode(path: str, data: bytes) -> Source:
             row,
             column,
         ) from None
-    except UnicodeError as error:  # idna, punycode, undefined: names of codecs, but no encodings of a source
-        reason = str(error).partition("\n")[0]
-        raise NotChecked(f"cannot be read as {encoding.upper()}: {reason}; save it as UTF-8") from None
     nul = text.find("\0")
     if nul >= 0:
         row = text.count("\n", 0, nul) + 1
         raise NotChecked("has a NUL byte, which Python source cannot hold", row, nul - text.rfind("\n", 0, nul))
     return Source(path, text, encoding, _first_newline(text), bom=bom)
+
+
+# Names of codecs that are no encodings of a source; what they raise differs between versions of Python.
+_NO_SOURCE = ("utf-16", "utf-32", "idna", "punycode", "undefined")
 
 
 def _declared_encoding(data: bytes) -> str:
@@ -212,7 +213,7 @@ def _declared_encoding(data: bytes) -> str:
             except LookupError:
                 raise NotChecked(f"names an unknown encoding: {name!r}", row, match.start(1) + 1) from None
             # What is no text encoding (rot13, hex), or leaves ASCII apart (UTF-16), Python refuses as well.
-            if not getattr(found, "_is_text_encoding", True) or found.name.startswith(("utf-16", "utf-32")):
+            if not getattr(found, "_is_text_encoding", True) or found.name.startswith(_NO_SOURCE):
                 raise NotChecked(f"names an encoding that Python source cannot have: {name!r}", row, match.start(1) + 1)
             return "utf-8" if found.name.startswith("utf-8") else found.name
         if line.strip() and not line.lstrip().startswith(b"#"):
