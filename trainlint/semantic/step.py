@@ -52,6 +52,8 @@ __all__ = [
 ]  # fmt: skip
 
 _MOST = 200  # events of one function
+_MOST_CALLEES = 8  # functions that one call may enter
+_DEEPEST_PATH = 12  # calls from a step's body to an event
 _MOST_FILES = 40  # whose steps are looked through for one file, nearest first
 _CLIPS = frozenset(
     {
@@ -298,12 +300,18 @@ class Steps:
     def _entered(self, call: Call) -> list[Event]:
         """The events of the project's functions that a call enters."""
         alternatives = []
-        for callee in self.inference.callgraph.callees(call):
+        for callee in self.inference.callgraph.callees(call)[:_MOST_CALLEES]:
             events = self._of_function(callee.function)
             if events:
                 alternatives.append(events)
         sure = len(alternatives) == 1
-        return [e._replace(path=(call, *e.path), sure=e.sure and sure) for events in alternatives for e in events]
+        # a step stands a few calls deep; what is deeper is the inside of a library
+        return [
+            e._replace(path=(call, *e.path), sure=e.sure and sure)
+            for events in alternatives
+            for e in events
+            if len(e.path) < _DEEPEST_PATH
+        ][:_MOST]
 
     def _of_call(self, call: Call) -> list[Event]:
         attr = call.attr
