@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainlint.semantic import walk
 from trainlint.semantic.facts import (
     Call,
     Comprehension,
@@ -249,18 +250,7 @@ def _bindings_in(frame: Context):  # type: ignore[no-untyped-def]
 
 
 def _contains(expr: Expr, wanted: Expr) -> bool:
-    stack = [expr]
-    while stack:
-        current = stack.pop()
-        if current is wanted:
-            return True
-        for part in current.parts:
-            child = getattr(current, part)
-            if isinstance(child, tuple):
-                stack.extend(c for c in child if c is not None)
-            elif child is not None:
-                stack.append(child)
-    return False
+    return any(part is wanted for part in walk.inside(expr))
 
 
 def _targets(target: Expr) -> list[Name]:
@@ -278,16 +268,4 @@ def _targets(target: Expr) -> list[Name]:
 
 def _names(expr: Expr) -> set[str]:
     """Plain names anywhere in an expression."""
-    found: set[str] = set()
-    stack = [expr]
-    while stack:
-        current = stack.pop()
-        if isinstance(current, Name):
-            found.add(current.id)
-        for part in current.parts:
-            child = getattr(current, part)
-            if isinstance(child, tuple):
-                stack.extend(c for c in child if c is not None)
-            elif child is not None:
-                stack.append(child)
-    return found
+    return {part.id for part in walk.inside(expr) if isinstance(part, Name)}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.rules import describe
+from trainlint.semantic import walk
 from trainlint.semantic.facts import (
     Assert,
     Call,
@@ -168,7 +169,7 @@ def _tests(script: Script) -> Iterator[tuple[Expr, str]]:
         for generator in comprehension.generators:
             for condition in generator.conditions:
                 yield from _truth(script, condition, "if")
-    for expr in _expressions(script):
+    for expr in walk.of_module(script.module):
         if isinstance(expr, Conditional):
             yield from _truth(script, expr.test, "if")
 
@@ -204,7 +205,7 @@ def _truth(script: Script, test: Expr, word: str) -> Iterator[tuple[Expr, str]]:
 
 
 def _texts(script: Script) -> Iterator[tuple[Expr, str]]:
-    for expr in _expressions(script):
+    for expr in walk.of_module(script.module):
         if isinstance(expr, FString):
             for value in expr.values:
                 if _is_device(script, value):
@@ -245,41 +246,12 @@ def _is_text(script: Script, expr: Expr) -> bool:
     return any(isinstance(v, Text) or (isinstance(v, Const) and isinstance(v.value, str)) for v in values)
 
 
-def _expressions(script: Script) -> Iterator[Expr]:
-    """The expressions among a file's statements in which text can be made: what statements hold, and call arguments."""
-    stack: list[Expr] = []
-    for statement in script.module.statements:
-        for part in statement.parts:
-            child = getattr(statement, part)
-            if isinstance(child, Expr):
-                stack.append(child)
-            elif isinstance(child, tuple):
-                for item in child:
-                    if isinstance(item, Expr):
-                        stack.append(item)
-                    elif hasattr(item, "value") and isinstance(item.value, Expr):
-                        stack.append(item.value)
-    while stack:
-        current = stack.pop()
-        yield current
-        for part in current.parts:
-            child = getattr(current, part)
-            if isinstance(child, tuple):
-                for item in child:
-                    if isinstance(item, Expr):
-                        stack.append(item)
-                    elif item is not None and isinstance(getattr(item, "value", None), Expr):
-                        stack.append(item.value)
-            elif isinstance(child, Expr):
-                stack.append(child)
-
-
 # ---------------------------------------------------------------------------------------------------------- indexes
 
 
 def _indexes(script: Script) -> Iterator[tuple[Expr, str]]:
     """A tensor as slice bound or as index of a Python list."""
-    for expr in _expressions(script):
+    for expr in walk.of_module(script.module):
         if not isinstance(expr, Subscript):
             continue
         parts = expr.index.elements if isinstance(expr.index, Sequence) else (expr.index,)
