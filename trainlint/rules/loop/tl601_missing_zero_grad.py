@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,9 @@ from trainlint.semantic.step import BACKWARD, OPAQUE, STEP, ZERO_GRAD, Event, St
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
+
+
+_POST_HOOK = re.compile(rb"_post_hook")
 
 
 class MissingZeroGrad(Rule):
@@ -68,7 +72,9 @@ class MissingZeroGrad(Rule):
     triggers = ((b"torch", b"for "), (b"torch", b"while "))
 
     def check(self, script: Script) -> Iterator[Hit]:
-        if frameworks.imports(script.module, "horovod") or b"_post_hook" in script.project.bytes_of(script.path):
+        if frameworks.imports(script.module, "horovod") or script.project.neighbours.speaks(
+            script.module.path, _POST_HOOK
+        ):
             return
         for step in script.semantics.steps.of_module(script.module):
             if step.frame.kind != "loop" or step.of(OPAQUE) or self._is_owned(script, step):

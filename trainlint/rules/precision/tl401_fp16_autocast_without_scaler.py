@@ -100,10 +100,10 @@ class Fp16AutocastWithoutScaler(Rule):
             yield Hit(call, {"call": describe.text(call)}, None, notes)
 
     def _scales(self, script: Script) -> bool:
-        project = script.project
-        family = project.family(script.module.path)
-        paths = {m.path for m in family} | {p for m in family for p in project.imported(m)}
-        return any(_SCALES.search(project.bytes_of(p)) for p in sorted(paths))
+        neighbours = script.project.neighbours
+        family = neighbours.family(script.module.path)
+        paths = set(family).union(*(neighbours.imported(path) for path in family))
+        return any(neighbours.speaks(path, _SCALES) for path in paths)
 
     def _trains(self, script: Script, call: Call) -> Call | None:
         """The backward that follows what runs under the autocast, None for inference."""
