@@ -144,7 +144,7 @@ def _means_the_same(name: Name, place: Record) -> bool:
     own, other = scope_of(name.id, name.context), scope_of(name.id, place.context)
     if own is None or own is not other:
         return False
-    bindings = [b for b in _bindings(own, name.id) if b.how != "delete"]
+    bindings = [b for b in bindings_of(own, name.id) if b.how != "delete"]
     if here is not there:
         return len(bindings) == 1 and (own.kind == "module" or bindings[0].order < place.order)
     if own.function is not here:
@@ -170,7 +170,8 @@ def scope_of(name: str, context: Context) -> Context | None:
     return None
 
 
-def _bindings(scope: Context, name: str) -> list[Binding]:
+def bindings_of(scope: Context, name: str) -> list[Binding]:
+    """Where a variable of a function or file gets its values."""
     if scope.kind == "function":
         found: list[Binding] = scope.record.locals.get(name, [])
         return found

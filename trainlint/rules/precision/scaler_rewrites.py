@@ -10,7 +10,7 @@ from trainlint.rules.rewrites import Part
 from trainlint.rules.rule import Rewrite
 from trainlint.semantic import placement, scaling
 from trainlint.semantic.contexts import dotted_name
-from trainlint.semantic.facts import Call, Context, Evaluate, Expr, Statement
+from trainlint.semantic.facts import Call, Evaluate, Expr, Statement
 from trainlint.semantic.step import CLIP, INSPECT, STEP, UNSCALE, Event, Step, excludes, implies
 
 if TYPE_CHECKING:
@@ -91,6 +91,17 @@ def unscale(script: Script, step: Step, backward: Event, events: Sequence[Event]
     return rewrites.together("Call `unscale_` first", parts) if parts else None
 
 
+def unscaled_before(
+    script: Script, backward: Event, events: Sequence[Event], stepped: Event, name: str
+) -> list[Part]:
+    """`name.unscale_(optimizer)` before the first of the events that look at gradients; [] where that cannot be written."""
+    first = _before_all(backward, events)
+    if first is None or first.context.module is not script.module or not _runs_with(events[0], first, stepped):
+        return []
+    optimizer = placement.name_at(script, stepped.owner, stepped.path, first)
+    return [rewrites.row_before(first, f"{name}.unscale_({optimizer})")] if optimizer is not None else []
+
+
 # ----------------------------------------------------------------------------------------------------------- unscale
 
 
@@ -144,8 +155,7 @@ def _unscale(
     first = _before_all(backward, [*events, *late])
     if first is None or first.context.module is not script.module:
         return []
-    frames = tuple(f for f in events[0].frames if first.context.within(f))
-    if not implies(events[0]._replace(frames=frames), stepped) or _in_inner_loop(events[0], frames, stepped):
+    if not _runs_with(events[0], first, stepped):
         return []
     name = placement.name_at(script, scaler, path, first)
     optimizer = placement.name_at(script, stepped.owner, stepped.path, first)
@@ -159,9 +169,11 @@ def _unscale(
     return [_moved_before(moved, first), (first, lambda site: [])]
 
 
-def _in_inner_loop(event: Event, frames: tuple[Context, ...], stepped: Event) -> bool:
-    """Before the events it would run once for each turn of a loop that the step is not in."""
-    return any(f.kind == "loop" and f not in stepped.frames for f in event.frames if f in frames)
+def _runs_with(event: Event, first: Statement, stepped: Event) -> bool:
+    """Whether what is put before a statement around an event runs only on turns that step, and once."""
+    frames = tuple(f for f in event.frames if first.context.within(f))
+    here = event._replace(frames=frames)
+    return implies(here, stepped) and all(any(f is s for s in stepped.frames) for f in here.loops)
 
 
 def _before_all(backward: Event, events: Sequence[Event]) -> Statement | None:
