@@ -102,6 +102,13 @@ class Site:
         start, end = self.outer_span(node)
         return self.text[start:end]
 
+    def inside(self, node: cst.BaseExpression) -> str:
+        """A node's text, without the parentheses around it: for a place that has its own."""
+        start, end = self.span(node)
+        if isinstance(node, (cst.NamedExpr, cst.Yield)) or (isinstance(node, cst.Tuple) and not node.lpar):
+            raise NoFix
+        return self.text[start:end]
+
     def around(self, kind: type[_Node]) -> _Node | None:
         """The innermost node of that kind around (or at) the node."""
         for node in reversed(self.around_all):

@@ -267,9 +267,12 @@ def _parameter(function: Function, place: int) -> Part:
         if place == 0:
             return [site.insert(site.span(params[0].name)[0], f"{_NAME}, ")]
         before = params[place - 1]
-        end = site.span(before.name)[1]
+        start, end = site.span(before.name)
         if before.annotation is not None:
             end = site.outer_span(before.annotation.annotation)[1]
+        row = rewriting.row_start(site.text, start)
+        if not site.text[row:start].strip():  # each on a row of its own
+            return [site.insert(end, f",{site.source.newline}{site.text[row:start]}{_NAME}")]
         return [site.insert(end, f", {_NAME}")]
 
     return function, edit

@@ -150,7 +150,8 @@ def _unscale(
     scaler: Expr | None,
     path: tuple[Call, ...],
 ) -> list[Part]:
-    late = [e for e in step.of(UNSCALE) if e.record.order > events[0].top.order and not excludes(e, stepped)]
+    place = step.events.index(events[0])
+    late = [e for e in step.events[place:] if e.kind == UNSCALE and not excludes(e, stepped)]
     late = [e for e in late if script.semantics.steps.same(e, stepped) is not False]
     first = _before_all(backward, [*events, *late])
     if first is None or first.context.module is not script.module:
@@ -164,28 +165,41 @@ def _unscale(
     if not late:
         return [rewrites.row_before(first, f"{name}.unscale_({optimizer})")]
     moved = placement.beside(first, late[0].record)
-    if len(late) > 1 or late[0].path or not isinstance(moved, Evaluate) or moved.value is not late[0].record:
+    if len(late) > 1 or len(late[0].path) != len(events[0].path) or not isinstance(moved, Evaluate) or moved.value is not late[0].record:
         return []
     return [_moved_before(moved, first), (first, lambda site: [])]
 
 
 def _runs_with(event: Event, first: Statement, stepped: Event) -> bool:
     """Whether what is put before a statement around an event runs only on turns that step, and once."""
-    frames = tuple(f for f in event.frames if first.context.within(f))
+    outer = {id(call.context.function) for call in event.path} - {id(first.context.function)}
+    shared = {id(call) for call in stepped.path}
+    outer &= {id(call.context.function) for call in event.path if id(call) in shared}
+    frames = tuple(f for f in event.frames if first.context.within(f) or id(f.function) in outer)
     here = event._replace(frames=frames)
     return implies(here, stepped) and all(any(f is s for s in stepped.frames) for f in here.loops)
 
 
 def _before_all(backward: Event, events: Sequence[Event]) -> Statement | None:
     """The first statement of the innermost block around all of the events, behind the backward."""
-    tops = [e.top for e in events]
+    depth = _shared_calls([backward, *events])
+    tops = [e.path[depth] if len(e.path) > depth else e.record for e in events]
     if any(t.context.function is not tops[0].context.function for t in tops):
         return None
     held = placement.common(tops)
     if not held:
         return None
     first = min(held, key=lambda s: s.order)
-    return first if backward.top.order < first.order else None
+    ran = backward.path[depth] if len(backward.path) > depth else backward.record
+    return first if ran.order < first.order else None
+
+
+def _shared_calls(events: Sequence[Event]) -> int:
+    """How many calls lead to all of them."""
+    depth = 0
+    while all(len(e.path) > depth and e.path[depth] is events[0].path[depth] for e in events):
+        depth += 1
+    return depth
 
 
 def _moved_before(moved: Statement, first: Statement) -> Part:
