@@ -124,7 +124,9 @@ def _without(source: Source, statement: ast.Import | ast.ImportFrom, gone: Seque
         kept_before = [j for j in range(i) if j not in gone]
         if i + 1 < len(names) and not (kept_before and all(j in gone for j in range(i, len(names)))):
             following = names[i + 1]
-            changes.append((offset(names[i].lineno, names[i].col_offset), offset(following.lineno, following.col_offset), ""))
+            changes.append(
+                (offset(names[i].lineno, names[i].col_offset), offset(following.lineno, following.col_offset), "")
+            )
         else:
             before = names[i - 1]
             start = offset(before.end_lineno or 0, before.end_col_offset or 0)

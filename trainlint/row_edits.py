@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 import libcst as cst
@@ -39,21 +40,20 @@ def first_in(site: Site, line: str) -> list[Change]:
     if isinstance(node, cst.FunctionDef) and node.get_docstring() is not None:
         assert isinstance(first, cst.SimpleStatementLine)
         return _put_at(site, _simple_end(site, first), [f"{indent}{line}"])
+    imports = list(itertools.takewhile(_is_import, node.body.body)) if isinstance(node, cst.If) else []
+    if imports:
+        last = imports[-1]
+        assert isinstance(last, cst.SimpleStatementLine)
+        return _put_at(site, _simple_end(site, last), [f"{indent}{line}"])
     for _ in first.leading_lines:  # what is said about the statement stays with it
         start = rewriting.row_start(site.text, start - 1)
     return [site.insert(start, f"{indent}{line}{site.source.newline}")]
 
 
-def last_in(site: Site, line: str) -> list[Change]:
-    """A row at the end of a function's body."""
-    node = site.node
-    if not isinstance(node, cst.FunctionDef) or not isinstance(node.body, cst.IndentedBlock):
-        raise NoFix
-    last = node.body.body[-1]
-    if not isinstance(last, cst.SimpleStatementLine) or isinstance(last.body[0], (cst.Return, cst.Raise)):
-        raise NoFix
-    _, indent = _place(site, last)
-    return _put_at(site, _simple_end(site, last), [f"{indent}{line}"])
+def _is_import(statement: cst.BaseStatement) -> bool:
+    return isinstance(statement, cst.SimpleStatementLine) and all(
+        isinstance(small, (cst.Import, cst.ImportFrom)) for small in statement.body
+    )
 
 
 def moved_before(site: Site, target: Site) -> list[Change]:
@@ -62,7 +62,7 @@ def moved_before(site: Site, target: Site) -> list[Change]:
     to, _ = _place(target, _own(target))
     if start <= to <= end:
         raise NoFix
-    return [Change(start, end, ""), site.insert(to, rows)]
+    return [_cut(site, start, end), site.insert(to, rows)]
 
 
 def moved_behind(site: Site, target: Site) -> list[Change]:
@@ -80,14 +80,24 @@ def moved_behind(site: Site, target: Site) -> list[Change]:
     newline = site.source.newline
     at = rewriting.next_row(target.text, to)
     if at == rewriting.row_end(target.text, to):  # the last row of the file has no end
-        return [Change(start, end, ""), target.insert(at, newline + rows.rstrip("\r\n"))]
-    return [Change(start, end, ""), target.insert(at, rows)]
+        return [_cut(site, start, end), target.insert(at, newline + rows.rstrip("\r\n"))]
+    return [_cut(site, start, end), target.insert(at, rows)]
 
 
 def gone(site: Site) -> list[Change]:
     """The rows of the simple statement around the node, which is not the only one of its block."""
     start, end, _ = _rows(site)
-    return [Change(start, end, "")]
+    return [_cut(site, start, end)]
+
+
+def _cut(site: Site, start: int, end: int) -> Change:
+    """Rows taken out; of the empty rows above and below them, one stays."""
+    text = site.text
+    above = text[rewriting.row_start(text, start - 1) : start].strip() if start else ""
+    after = rewriting.next_row(text, end)
+    if (not above or above.endswith(":")) and after > end and not text[end:after].strip():
+        return Change(start, after, "")
+    return Change(start, end, "")
 
 
 # ----------------------------------------------------------------------------------------------------------- places

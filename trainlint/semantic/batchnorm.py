@@ -112,9 +112,7 @@ def bias_position(script: Script, call: Call) -> int | None:
     return _BIAS.get((script.name_of(call.callee) or "").rpartition(".")[2])
 
 
-_PRETRAINED = re.compile(
-    rb"load_state_dict_from_url|model_zoo|load_from_hub|hf_hub_download|from_pretrained"
-)
+_PRETRAINED = re.compile(rb"load_state_dict_from_url|model_zoo|load_from_hub|hf_hub_download|from_pretrained")
 
 
 def needs_bias(script: Script, layer: Call) -> bool:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe, rewrites
-from trainlint.rules.rule import Hit, Note, Rule
+from trainlint.rules.rule import Hit, Note, Rewrite, Rule
 from trainlint.semantic import batchnorm
 
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ class ConvBiasBeforeBatchnorm(Rule):
 
     def check(self, script: Script) -> Iterator[Hit]:
         for layer, norm in batchnorm.before_batchnorm(script):
-            rewrite = rewrites.write_argument(layer, "bias", "False", batchnorm.bias_position(script, layer))
-            if batchnorm.needs_bias(script, layer):
-                rewrite = None
+            rewrite: Rewrite | None = None
+            if not batchnorm.needs_bias(script, layer):
+                position = batchnorm.bias_position(script, layer)
+                rewrite = rewrites.write_argument(layer, "bias", "False", position)
             notes = (Note(norm, "the BatchNorm is here"),)
             yield Hit(layer.statement, {"layer": describe.text(layer)}, None, notes, rewrite=rewrite)

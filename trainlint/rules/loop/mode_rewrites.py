@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from trainlint.rules import rewrites
 from trainlint.rules.rule import Rewrite
 from trainlint.semantic import placement
-from trainlint.semantic.facts import Call, Context, Evaluate, Expr, For, Record, Return, Statement, While, With
 from trainlint.semantic.contexts import dotted_name
+from trainlint.semantic.facts import Call, Context, Evaluate, Expr, For, Record, Return, Statement, While, With
 from trainlint.semantic.identity import Path
 from trainlint.semantic.loops import BatchLoop, loop_frames
 from trainlint.semantic.step import BACKWARD, EVAL_MODE, FORWARD, SOME_MODE, TRAIN_MODE, Event, Step

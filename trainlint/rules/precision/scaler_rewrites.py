@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 def scale(script: Script, step: Step, backward: Event, stepped: Event) -> Rewrite | None:
     """`loss.backward()` -> `scaler.scale(loss).backward()`, with the `unscale_` that clipping then needs."""
     call = backward.record
-    if not isinstance(call, Call) or any(scaling.asks_precision(f) for f in scaling.extra_conditions(stepped, backward)):
+    if not isinstance(call, Call) or any(
+        scaling.asks_precision(f) for f in scaling.extra_conditions(stepped, backward)
+    ):
         return None
     name = placement.name_at(script, stepped.scaler, stepped.path, call)
     unscaled = _unscaled_between(script, step, backward, stepped, stepped.scaler)
@@ -91,9 +93,7 @@ def unscale(script: Script, step: Step, backward: Event, events: Sequence[Event]
     return rewrites.together("Call `unscale_` first", parts) if parts else None
 
 
-def unscaled_before(
-    script: Script, backward: Event, events: Sequence[Event], stepped: Event, name: str
-) -> list[Part]:
+def unscaled_before(script: Script, backward: Event, events: Sequence[Event], stepped: Event, name: str) -> list[Part]:
     """`name.unscale_(optimizer)` before the first of the events that look at gradients; [] where that cannot be written."""
     first = _before_all(backward, events)
     if first is None or first.context.module is not script.module or not _runs_with(events[0], first, stepped):
@@ -106,7 +106,12 @@ def unscaled_before(
 
 
 def _unscaled_between(
-    script: Script, step: Step, backward: Event, stepped: Event, scaler: Expr | None, path: tuple[Call, ...] | None = None
+    script: Script,
+    step: Step,
+    backward: Event,
+    stepped: Event,
+    scaler: Expr | None,
+    path: tuple[Call, ...] | None = None,
 ) -> list[Part] | None:
     """What unscales before that which looks at gradients on the way to a step; [] where nothing does, None where it cannot be said."""
     between = scaling.between(step, backward, stepped, CLIP, INSPECT, UNSCALE)
@@ -165,7 +170,12 @@ def _unscale(
     if not late:
         return [rewrites.row_before(first, f"{name}.unscale_({optimizer})")]
     moved = placement.beside(first, late[0].record)
-    if len(late) > 1 or len(late[0].path) != len(events[0].path) or not isinstance(moved, Evaluate) or moved.value is not late[0].record:
+    if (
+        len(late) > 1
+        or len(late[0].path) != len(events[0].path)
+        or not isinstance(moved, Evaluate)
+        or moved.value is not late[0].record
+    ):
         return []
     return [_moved_before(moved, first), (first, lambda site: [])]
 

@@ -92,20 +92,24 @@ class Tf32NotEnabled(Rule):
             return None
         line = f'{function or "torch.set_float32_matmul_precision"}("high")'
         module = None if function else "torch"
-        return rewrites.together('Call `torch.set_float32_matmul_precision("high")`', [part(record, line)], module=module)
+        return rewrites.together(
+            'Call `torch.set_float32_matmul_precision("high")`', [part(record, line)], module=module
+        )
 
     def _start(self, script: Script, loop: Record) -> tuple[Callable[[Record, str], rewrites.Part], Record] | None:
         """Where the program starts, as far as this file has it."""
-        guard = next((s for s in script.module.body if _is_main_guard(s)), None)
+        guard = next((s for s in script.module.statements if _is_main_guard(s)), None)
         function = _outermost(script, loop)
         if function is None:
             around = placement.chain(loop)
-            if guard is not None and around and around[0] is guard:
+            if guard is not None and any(s is guard for s in around):
                 return rewrites.first_row_in, guard
         else:
             sites = script.inference.callgraph.callers(function)
             if not sites:
                 return rewrites.first_row_in, function
+            if any(site.arguments is not None for site in sites):
+                return rewrites.first_row_in, function  # another process, which does not go through the guard
             if not any(site.call.context.module is script.module for site in sites):
                 return None
             if guard is not None:
@@ -124,7 +128,7 @@ def _outermost(script: Script, loop: Record) -> Function | None:
         seen.add(id(function))
         sites = script.inference.callgraph.callers(function)
         callers = {id(s.call.context.function): s.call.context for s in sites}
-        if len(callers) != 1:
+        if len(callers) != 1 or any(s.arguments is not None for s in sites):
             return function
         (context,) = callers.values()
         if context.function is None or context.module is not loop.context.module:
@@ -135,7 +139,7 @@ def _outermost(script: Script, loop: Record) -> Function | None:
 
 def _is_main_guard(statement: Statement) -> bool:
     """`if __name__ == "__main__":`"""
-    test = statement.test if isinstance(statement, If) else None
+    test = statement.test if isinstance(statement, If) and statement.context.function is None else None
     return isinstance(test, Compare) and any(isinstance(o, Name) and o.id == "__name__" for o in test.operands)
 
 
