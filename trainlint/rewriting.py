@@ -543,6 +543,11 @@ def row_start(text: str, offset: int) -> int:
     return max(text.rfind("\n", 0, offset), text.rfind("\r", 0, offset)) + 1
 
 
+def row_above(text: str, start: int) -> int:
+    """Where the row above the one that starts there starts."""
+    return row_start(text, start - (2 if text[start - 2 : start] == "\r\n" else 1))
+
+
 def row_end(text: str, offset: int) -> int:
     found = re.compile("[\r\n]").search(text, offset)
     return found.start() if found else len(text)

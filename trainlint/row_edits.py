@@ -46,7 +46,7 @@ def first_in(site: Site, line: str) -> list[Change]:
         assert isinstance(last, cst.SimpleStatementLine)
         return _put_at(site, _simple_end(site, last), [f"{indent}{line}"])
     for _ in first.leading_lines:  # what is said about the statement stays with it
-        start = rewriting.row_start(site.text, start - 1)
+        start = rewriting.row_above(site.text, start)
     return [site.insert(start, f"{indent}{line}{site.source.newline}")]
 
 
@@ -73,7 +73,7 @@ def moved_behind(site: Site, target: Site) -> list[Change]:
     for line in reversed(own.leading_lines):
         if line.comment is None:
             break
-        above = rewriting.row_start(site.text, start - 1)
+        above = rewriting.row_above(site.text, start)
         rows = site.text[above:start] + rows
         start = above
     to = _end(target, _own(target))
@@ -93,7 +93,7 @@ def gone(site: Site) -> list[Change]:
 def _cut(site: Site, start: int, end: int) -> Change:
     """Rows taken out; of the empty rows above and below them, one stays."""
     text = site.text
-    above = text[rewriting.row_start(text, start - 1) : start].strip() if start else ""
+    above = text[rewriting.row_above(text, start) : start].strip() if start else ""
     after = rewriting.next_row(text, end)
     if (not above or above.endswith(":")) and after > end and not text[end:after].strip():
         return Change(start, after, "")
