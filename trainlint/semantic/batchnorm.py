@@ -22,6 +22,7 @@ from trainlint.semantic.facts import (
     If,
     Mapping,
     Name,
+    Operator,
     Sequence,
     Starred,
 )
@@ -137,11 +138,14 @@ def _asks_for_bias(access: Attribute) -> bool:
     statement = placement.own_statement(access)
     if isinstance(statement, If):
         tests.append(statement.test)
-    return any(
-        isinstance(e, Compare) and any(isinstance(o, Attribute) and o.attr == "bias" for o in e.operands)
-        for test in tests
-        for e in walk.inside(test)
-    )
+    return any(_asks(test) for test in tests)
+
+
+def _asks(test: Expr) -> bool:
+    """`m.bias is not None`, `m.bias`, `hasattr(m, "weight") and m.bias is not None`"""
+    if isinstance(test, (Compare, Operator)):
+        return any(_asks(operand) for operand in test.operands)
+    return isinstance(test, Attribute) and test.attr == "bias"
 
 
 def _is_about_others(access: Attribute, name: str) -> bool:
