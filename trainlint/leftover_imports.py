@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import warnings
 from collections.abc import Sequence
@@ -85,7 +86,7 @@ def _wanted_elsewhere(path: str, names: set[str]) -> set[str]:
     """Names that stand in a file that imports this one."""
     project = Project(find_root(path), _text)
     found: set[str] = set()
-    for other in project.family_paths(path)[1:]:
+    for other in project.neighbours.family(os.path.abspath(path))[1:]:
         text = _text(other) or ""
         found |= {name for name in names if re.search(rf"\b{re.escape(name)}\b", text)}
         if re.search(r"import\s*\*", text):
