@@ -59,6 +59,7 @@ _FORMATS = ("text", "concise", "json")
 @click.option("--force-exclude", is_flag=True, help="Exclude files also when they are named.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
 @click.option("--why", type=Line(), help="Say what is known of this line and why it is found or not, and stop.")
+@click.option("--profile-rules", is_flag=True, help="Show on stderr what CPU time each rule took.")
 @click.option("-q", "--quiet", is_flag=True, help="Print findings only.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what is done; do not fold repeated findings.")
 def command(paths: tuple[str, ...], **options: Any) -> None:
@@ -77,6 +78,8 @@ def _check(paths: tuple[str, ...], options: dict[str, Any]) -> int:
     fixing = options["fix"] or options["fix_only"] or options["diff"]
     if options["unsafe_fixes"] and not fixing:
         raise Failure("--unsafe-fixes says which fixes to apply: give --fix, --fix-only or --diff too")
+    if options["profile_rules"] and (fixing or options["why"] is not None):
+        raise Failure("--profile-rules times a check: give it without --fix, --fix-only, --diff and --why")
     if options["fix_only"] and options["diff"]:
         raise Failure("--fix-only writes files and --diff does not: give one of them")
     configuration = _configuration(options)
@@ -100,7 +103,7 @@ def _check(paths: tuple[str, ...], options: dict[str, Any]) -> int:
         from trainlint.cli.fix import fix_and_report
 
         return fix_and_report(targets, options)
-    results = _run(targets, options)
+    results = _profiled(targets, options) if options["profile_rules"] else _run(targets, options)
     report(results, options)
     return exit_code(results, options)
 
@@ -160,6 +163,15 @@ def _run(targets: list[Target], options: dict[str, Any]) -> list[FileResult]:
         from trainlint.cli.show import run_as_text
 
         note(run_as_text(results))
+    return results
+
+
+def _profiled(targets: list[Target], options: dict[str, Any]) -> list[FileResult]:
+    from trainlint.profiling import profile_as_text, profiled
+
+    with profiled() as profile:
+        results = _run(targets, {**options, "no_cache": True, "jobs": 1})  # what is remembered costs no rule anything
+    note(profile_as_text(profile, results))
     return results
 
 
