@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def test_every_round_has_another_order() -> None:
     rounds = [order(["a", "b", "c"], number) for number in range(4)]
     assert all(sorted(one) == ["a", "b", "c"] for one in rounds)
     assert {one[0] for one in rounds} == {"a", "b", "c"}
-    followers = {pair for one in rounds for pair in zip(one, one[1:], strict=False)}
+    followers = {pair for one in rounds for pair in pairwise(one)}
     assert len(followers) > 3
     assert order([], 0) == []
 
@@ -143,7 +144,16 @@ def test_the_yardstick_parses_only_what_mentions_torch(tmp_path: Path) -> None:
 def test_the_table_of_rules_is_read_as_it_is_printed(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project]\n", "utf-8")
     (tmp_path / "train.py").write_text((ROOT / "fixtures/scripts/train_cifar_like.py").read_text("utf-8"), "utf-8")
-    command = [sys.executable, "-m", "trainlint", "check", "--profile-rules", "--isolated", "--output-format=concise", "."]
+    command = [
+        sys.executable,
+        "-m",
+        "trainlint",
+        "check",
+        "--profile-rules",
+        "--isolated",
+        "--output-format=concise",
+        ".",
+    ]
     done = subprocess.run(
         command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True, check=False
     )
