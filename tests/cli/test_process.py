@@ -30,9 +30,9 @@ HEAVY = frozenset(
 
 PROBE = """
 import sys
-from trainlint.cli import main
+from trainlint.cli import run
 try:
-    main()
+    run()
 finally:
     print(" ".join(sorted(sys.modules)), file=sys.stderr)
 """
