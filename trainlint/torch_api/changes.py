@@ -24,7 +24,7 @@ A row says, for one or several full names:
 `source`    where this is known from
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: NamedTuple would compile each annotation of each field at every start.
 
 from functools import cache
 from typing import Any, NamedTuple
