@@ -22,13 +22,14 @@ class Tool(NamedTuple):
     command: str
     arguments: tuple[str, ...]
     accepted: tuple[int, ...] = (0, 1)  # exit codes of a run that did its work
+    without: str = ""  # a command that must not be installed beside it, since it plugs itself in
 
 
 TOOLS = (
     Tool("torch-preflight", "torch-preflight", "0.5.0", "torch-preflight", ("check", "--jobs", "1")),
     Tool("hotpath-ai", "hotpath-ai", "0.1.0", "hotpath", ("analyze",)),
     Tool("TorchFix", "torchfix", "0.7.0", "torchfix", ("--select=ALL", "--jobs", "1")),
-    Tool("flake8", "flake8", "7.5.0", "flake8", ("--isolated", "--jobs", "1")),
+    Tool("flake8", "flake8", "7.5.0", "flake8", ("--isolated", "--jobs", "1"), without="torchfix"),
     Tool(
         "pylint -E",
         "pylint",
@@ -76,7 +77,8 @@ class Installed(NamedTuple):
 
 def find(tool: Tool, folders: Sequence[Path]) -> Installed | None:
     """The linter in one of these folders of executables, None where it is not."""
-    found = shutil.which(tool.command, path=os.pathsep.join(str(folder.absolute()) for folder in folders))
+    fitting = [folder.absolute() for folder in folders if not tool.without or not (folder / tool.without).exists()]
+    found = shutil.which(tool.command, path=os.pathsep.join(map(str, fitting))) if fitting else None
     if found is None:
         return None
     executable = Path(found)

@@ -19,6 +19,7 @@ from benchmarks.page import Report, render
 from benchmarks.rounds import Measured, alternate, order, spread
 from benchmarks.rule_times import read_table
 from benchmarks.running import Cost, Failed, measure, output
+from benchmarks.tools import TOOLS, find
 
 ROOT = Path(__file__).parents[1]
 _HERE = Path(__file__).parent
@@ -98,6 +99,20 @@ def test_ratios_are_of_the_same_round() -> None:
     measured = _measured(a=[1.0, 2.0, 4.0], b=[3.0, 4.0, 16.0])
     assert measured.ratio("b", "a") == spread([3.0, 2.0, 4.0])
     assert measured.ratio("b", "a").middle == 3.0
+
+
+def test_a_linter_is_not_taken_where_another_one_plugs_into_it(tmp_path: Path) -> None:
+    flake8 = next(tool for tool in TOOLS if tool.name == "flake8")
+    for folder, names in (("alone", ["flake8"]), ("together", ["flake8", "torchfix"])):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "python").symlink_to(sys.executable)
+        for name in names:
+            (tmp_path / folder / name).touch(0o755)
+    assert find(flake8, [tmp_path / "together"]) is None
+    found = find(flake8, [tmp_path / "together", tmp_path / "alone"])
+    assert found is not None
+    assert found.executable == tmp_path / "alone" / "flake8"
+    assert find(flake8, [tmp_path]) is None
 
 
 def test_samples_are_the_same_for_everybody() -> None:
