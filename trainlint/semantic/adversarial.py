@@ -14,7 +14,7 @@ from trainlint.semantic.identity import Subject
 from trainlint.semantic.lineage import Part
 from trainlint.semantic.step import STEP, Event, Step
 from trainlint.semantic.walk import expressions
-from trainlint.semantic.work import BACKWARD
+from trainlint.semantic.work import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -32,9 +32,21 @@ class WastedGraph(NamedTuple):
 
 
 def wasted_graphs(script: Script) -> Iterator[WastedGraph]:
+    if not _runs_networks(script):
+        return
     for step in script.semantics.steps.through(script.module):
         for backward, optimizer in _single_updates(script, step):
             yield from _of_update(script, step, backward, optimizer)
+
+
+def _runs_networks(script: Script) -> bool:
+    """Whether a network runs anywhere but inside of another one: what a `forward` does with its layers trains nothing."""
+    work = script.semantics.work
+    return any(
+        work.kind(call) == FORWARD
+        for call in script.module.calls
+        if call.context.function is None or call.context.function.name != "forward"
+    )
 
 
 def _single_updates(script: Script, step: Step) -> Iterator[tuple[Event, Event]]:
