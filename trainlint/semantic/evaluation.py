@@ -57,7 +57,12 @@ def feeds_training(script: Script, loop: BatchLoop) -> bool:
     if _backward_follows(script, loop.frame, loop.record.order, loop.frame):
         return True
     function = loop.frame.function
-    if function is None or not _returns_graph(script, function):
+    return function is not None and returns_to_training(script, function)
+
+
+def returns_to_training(script: Script, function: Function) -> bool:
+    """Whether a function gives back a value with a graph to code that runs a backward afterwards."""
+    if not _returns_graph(script, function):
         return False
     sites = script.inference.callgraph.callers(function)
     return any(_backward_follows(script, site.call.context, site.call.order, None) for site in sites)
