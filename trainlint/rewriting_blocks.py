@@ -101,13 +101,18 @@ def end_of_block(text: str, offset: int, indent: int) -> int:
     return end
 
 
-def statement_after(site: Site, statement: cst.BaseStatement, line: str) -> list[Change]:
-    """A statement in a row below a compound one, at its depth."""
+def statement_after(
+    site: Site, statement: cst.BaseCompoundStatement, line: str, last: int | None = None
+) -> list[Change]:
+    """A statement in a row below a compound one, at its depth; below what ends at `last`, if that stands in between."""
     start = site.found_span(statement)[0]
     indent = site.text[row_start(site.text, start) : start]
     if indent.strip():
         raise NoFix
-    end = end_of_block(site.text, site.last_offset(statement), len(indent))
+    if last is not None:
+        end = row_end(site.text, last)
+    else:
+        end = end_of_block(site.text, site.last_offset(statement), len(indent))
     return [site.insert(end, f"{site.source.newline}{indent}{line}")]
 
 

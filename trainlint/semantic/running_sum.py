@@ -39,7 +39,7 @@ _LOWERED = re.compile(rb"autocast|bfloat16|float16|\bhalf\b|fp16|bf16|\bamp\b")
 
 class RunningSum(NamedTuple):
     """`loop`: the batch loop that adds to the sum. `rare`: reads in it on steps that are rare, after the adding. `after`:
-    the only read below it, None where there are several, or none (`is_read`)."""
+    the only read below it, None where there are several, or none (`is_read` says which)."""
 
     name: str
     loop: For | While
@@ -111,7 +111,7 @@ def _whole(script: Script, target: Name, statement: Statement, loop: For | While
         loop,
         tuple(e for e in rare if id(e) not in read_out),
         after,
-        bool(open_reads) and not _is_read_out(script, loop, name),
+        bool(open_reads) and not any(getattr(s.targets[0], "id", "") == name for s in read_outs_below(loop)),
     )
 
 
@@ -269,15 +269,16 @@ def _runs_once_below(read: Name, loop: For | While) -> bool:
     return all(loop.context.within(frame) for frame in read.context.local_frames() if frame.kind == "loop")
 
 
-def _is_read_out(script: Script, loop: For | While, name: str) -> bool:
-    """Whether the statement below the loop reads the sum out already."""
-    following = loop.block[loop.index + 1 : loop.index + 8]
-    for statement in following:
-        if not isinstance(statement, Assign) or len(statement.targets) != 1:
-            return False
-        value = statement.value
-        if not (isinstance(value, Call) and value.attr == "item" and isinstance(value.receiver, Name)):
-            return False
-        if value.receiver.id == name and getattr(statement.targets[0], "id", None) == name:
-            return True
-    return False
+def read_outs_below(loop: For | While) -> list[Assign]:
+    """The statements right below a loop that read a sum out: `running_loss = running_loss.item()`."""
+    found = []
+    for statement in loop.block[loop.index + 1 :]:
+        if not isinstance(statement, Assign) or len(statement.targets) != 1 or statement.op is not None:
+            break
+        target, value = statement.targets[0], statement.value
+        if not (isinstance(target, Name) and isinstance(value, Call) and value.attr == "item"):
+            break
+        if not isinstance(value.receiver, Name) or value.receiver.id != target.id:
+            break
+        found.append(statement)
+    return found

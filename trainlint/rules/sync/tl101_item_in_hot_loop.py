@@ -112,7 +112,8 @@ class ItemInHotLoop(Rule):
     def _rewrite(self, script: Script, call: Call, hot: Hot) -> Rewrite | None:
         total = running_sum.of(script, call, hot)
         if total is not None:
-            also = (*total.rare, *((total.after,) if total.after is not None else ()))
+            read_outs = running_sum.read_outs_below(total.loop)
+            also = (*total.rare, *((total.after,) if total.after is not None else ()), *read_outs[-1:])
             summand = running_sum.summand(script, call)
             text = "Sum on the device, and read it once after the loop"
             return Rewrite(False, text, lambda site: _sum_on_device(site, total, summand), others=also)
@@ -141,7 +142,9 @@ def _sum_on_device(site: Site, total: RunningSum, summand: str) -> Iterable[Chan
         loop = next((n for n in reversed(site.around_all) if isinstance(n, (cst.For, cst.While))), None)
         if loop is None:
             raise rewriting.NoFix
-        yield from rewriting_blocks.statement_after(site, loop, f"{total.name} = {total.name}.item()")
+        read_outs = running_sum.read_outs_below(total.loop)
+        above = site.place(read_outs[-1])[1] if read_outs else None
+        yield from rewriting_blocks.statement_after(site, loop, f"{total.name} = {total.name}.item()", above)
 
 
 def _move(site: Site, first: Statement) -> Iterable[Change]:
