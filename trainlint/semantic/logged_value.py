@@ -10,6 +10,7 @@ from trainlint.semantic.running_sum import is_looked_at_from_afar, reads_of
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
+_COLLECTIVES = frozenset({"all_reduce", "reduce", "broadcast", "allreduce"})  # they write into what they are given
 _PLAIN = frozenset({"mean", "sum", "detach", "cpu", "float"})
 
 
@@ -70,8 +71,16 @@ def _changes(script: Script, tensor: Name, first: Record, last: Record) -> bool:
     if any(first.order <= b.order < last.order for b in bindings):
         return True
     for call in script.module.calls:
-        if first.order < call.order < last.order and call.attr is not None and call.attr.endswith("_"):
-            written = _root(call.receiver) if call.receiver is not None else None
-            if written is None or written.id == tensor.id:
-                return True
+        if not first.order < call.order < last.order or call.attr is None:
+            continue
+        if call.attr.endswith("_") and _is_of(call.receiver, tensor):
+            return True
+        if call.attr in _COLLECTIVES and any(_is_of(argument, tensor) for argument in call.args):
+            return True
     return False
+
+
+def _is_of(written: Expr | None, tensor: Name) -> bool:
+    """Whether what is written to may be the tensor."""
+    root = _root(written) if written is not None else None
+    return root is None or root.id == tensor.id
