@@ -18,7 +18,9 @@ _USES_AUTOGRAD = frozenset(
     "backward manual_backward grad enable_grad set_grad_enabled requires_grad_ retain_grad zero_grad vjp jvp jacobian "
     "hessian checkpoint".split()
 )
-_TRAINS = re.compile(r"(?:^|_)(?:train|fit|learn|optimi[sz]e|fine_?tune|attack|adapt|update)(?:_|$)|optimizer", re.I)
+_TRAINS = re.compile(
+    r"(?:^|_)(?:train|fit|learn|optimi[sz]e|fine_?tune|attack|adapt)(?:_|$)|optimizer|update_(?:param|weight|model)", re.I
+)
 # framework's steps, and what everything else of a program is called from
 _NOT_ALONE = re.compile(r"^(?:__\w+__|forward|training_step|main|run|cli|app|_main|start|experiment)$|_main$", re.I)
 _COMPILED = re.compile(r"jit|script|compile|vmap|enable_grad")
