@@ -19,7 +19,8 @@ _USES_AUTOGRAD = frozenset(
     "hessian checkpoint".split()
 )
 _TRAINS = re.compile(
-    r"(?:^|_)(?:train|fit|learn|optimi[sz]e|fine_?tune|attack|adapt)(?:_|$)|optimizer|update_(?:param|weight|model)", re.I
+    r"(?:^|_)(?:train|fit|learn|optimi[sz]e|fine_?tune|attack|adapt)(?:_|$)|optimizer|update_(?:param|weight|model)",
+    re.I,
 )
 # framework's steps, and what everything else of a program is called from
 _NOT_ALONE = re.compile(r"^(?:__\w+__|forward|training_step|main|run|cli|app|_main|start|experiment)$|_main$", re.I)

@@ -47,7 +47,7 @@ class MissingNoGrad(Rule):
     ## When it is silent
 
     Where any caller, decorator (also one made in the project), enclosing block or callee turns autograd off; where the loop
-    also trains, or its results go into a backward; where the model is frozen; for single forwards outside a loop, smoke
+    also trains, or its results go into a backward; where the model is frozen or one of Flax; for single forwards outside a loop, smoke
     tests of a model file, and hooks that a framework runs without autograd.
 
     ## Fix safety
@@ -75,6 +75,8 @@ class MissingNoGrad(Rule):
     triggers = ((b"torch", b"for "), (b"torch", b"while "))
 
     def check(self, script: Script) -> Iterator[Hit]:
+        if any(name.partition(".")[0] == "flax" for i in script.module.imports for name in i.modules):
+            return  # its models are functions of their parameters, and JAX's
         for loop in script.batch_loops():
             if loop.phase != "eval" or self._is_silent(script, loop):
                 continue

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 _SAME = frozenset("torch." + n for n in "zeros ones full empty arange".split())
+# of these a type may be asked for at once; others compute their values in it
+_TYPED = _SAME - {"torch.arange"}
 _RANDOM = frozenset("torch." + n for n in "rand randn randint randperm".split())
 # methods between the two that give the same values on any device, and take no other tensor
 _SHAPES = frozenset(
@@ -33,12 +35,13 @@ def rewrite_of(script: Script, move: Call, built: Call) -> Rewrite | None:
     if target is None:
         return None
     options, of_type = target
+    typed = of_type or _asked_type(move) is not None
     between = 0
     current = move.receiver
     while current is not built and isinstance(current, Call):
         between += 1
         current = current.receiver
-    if of_type and (between or built.keyword("dtype") is not None):
+    if typed and (between or built.keyword("dtype") is not None or name not in _TYPED):
         return None  # the type would be set before the methods in between, or twice
 
     def edit(site: Site) -> Iterable[Change]:
@@ -61,9 +64,11 @@ def _is_chain(script: Script, move: Call, built: Call) -> bool:
 
 def _target(script: Script, move: Call, built: Call) -> tuple[str, bool] | None:
     """Which device: a template for the text of the move's first argument, and whether its type counts as well."""
-    extra = {k.name for k in move.keywords} - {"non_blocking", "device"}
-    if extra or len(move.args) > 1:
+    extra = {k.name for k in move.keywords} - {"non_blocking", "device", "dtype"}
+    if extra or len(move.args) > (2 if move.attr == "to" else 1):
         return None
+    if len(move.args) > 1 and not _is_type(script, move.args[1]):
+        return None  # `.to(device, True)` is about waiting
     given = move.argument(0, "device")
     if move.attr == "cuda":
         if given is None:
@@ -81,6 +86,18 @@ def _target(script: Script, move: Call, built: Call) -> tuple[str, bool] | None:
     if any(isinstance(v, External) or (isinstance(v, Const) and v.value is None) for v in held):
         return None
     return "{}", False
+
+
+def _asked_type(move: Call) -> Expr | None:
+    """`dtype` of `.to(device, dtype)`."""
+    return move.argument(1, "dtype") if move.attr == "to" else None
+
+
+def _is_type(script: Script, expr: Expr) -> bool:
+    """`torch.float16`, `x.dtype`"""
+    values = list(each(script.value(expr)))
+    known = all(isinstance(v, External) and v.name.startswith("torch.") for v in values)
+    return known or (isinstance(expr, Attribute) and expr.attr == "dtype")
 
 
 def _is_plain(expr: Expr) -> bool:
@@ -104,7 +121,10 @@ def _edit(site: Site, between: int, device: str, of_type: bool) -> Iterable[Chan
     if "#" in site.text[start:end] or "\n" in text or "\r" in text:
         raise rewriting.NoFix
     options = f"device={device.format(text)}"
+    dtype = rewriting.argument(site.call, "dtype", 1)
     if of_type:
         options = f"{options}, dtype={text}.dtype"
+    elif dtype is not None:
+        options = f"{options}, dtype={site.written(site.call.args[dtype].value)}"
     yield from rewriting.add_argument(site, built, options)
     yield rewriting.Change(start, end, "")
