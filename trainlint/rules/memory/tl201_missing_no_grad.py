@@ -47,8 +47,8 @@ class MissingNoGrad(Rule):
     ## When it is silent
 
     Where any caller, decorator (also one made in the project), enclosing block or callee turns autograd off; where the loop
-    also trains, or its results go into a backward or `autograd.grad`; where the model is frozen or one of Flax; for single forwards outside a loop, smoke
-    tests of a model file, and hooks that a framework runs without autograd.
+    also trains, or its results go into a backward or `autograd.grad`; where the model is frozen or one of Flax; for
+    single forwards outside a loop, smoke tests of a model file, and hooks that a framework runs without autograd.
 
     ## Fix safety
 
