@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trainlint.semantic import autograd, evaluation
 from trainlint.semantic.contexts import dotted_name
-from trainlint.semantic.facts import Call, Constant, Function, Name
+from trainlint.semantic.facts import Call, Constant, Context, Function, Name
 from trainlint.semantic.values import Object, each
 from trainlint.semantic.work import BACKWARD, FORWARD, STEP, ZERO
 
@@ -47,6 +47,13 @@ def is_all_evaluation(script: Script, function: Function) -> bool:
 def stays_recorded(script: Script, call: Call) -> bool:
     """Whether something between a call and its function's head turns autograd on by itself."""
     return script.semantics.autograd.local(call.context, call.order) == autograd.ON
+
+
+def trains_somehow(script: Script, frame: Context) -> bool:
+    """Whether a loop calls anything that is named like training, also where it is not known what that does."""
+    return any(
+        call.attr in _USES_AUTOGRAD for call in script.semantics.loops.calls_of(frame) if call.context.within(frame)
+    )
 
 
 def _with_inner(function: Function) -> list[Function]:

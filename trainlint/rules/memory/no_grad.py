@@ -33,6 +33,8 @@ def around(script: Script, loop: For | While | Comprehension | None, call: Call)
         return f"Decorate the function with `@{written}`", lambda site, _: _decorated(site, written, manager is None)
     if loop is None or (function is not None and (function.yields or function.name == "<lambda>")):
         return None
+    if isinstance(loop, (For, While)) and evaluation_function.trains_somehow(script, loop.body[0].context):
+        return None
     if isinstance(loop, Comprehension) and loop.kind == "generator":
         return None  # it may be drawn from elsewhere
     return f"Put the loop under `with {written}:`", lambda site, apart: _with(site, written, manager is None, apart)
