@@ -1,8 +1,7 @@
-"""Fixes that move or add whole statements: at the head of a function, around a loop, below it."""
+"""Fixes around whole statements: a decorator, a `with` around a loop, a row below it."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable
 
 import libcst as cst
@@ -11,33 +10,6 @@ from trainlint.rewriting import Change, NoFix, Site, below_node, next_row, row_e
 from trainlint.semantic.libcst_spans import node_spans
 
 _STRINGS = (cst.SimpleString, cst.FormattedString, cst.TemplatedString)
-_LED = (cst.SimpleStatementLine, cst.If, cst.For, cst.While, cst.With, cst.Try, cst.TryStar)
-
-
-def first_in_function(site: Site, line: str) -> list[Change]:
-    """A statement at the head of the function around the node, below its docstring."""
-    function = site.around(cst.FunctionDef)
-    if function is None or not isinstance(function.body, cst.IndentedBlock):
-        raise NoFix
-    body = function.body.body
-    documented = len(body) > 1 and _is_docstring(body[0])
-    first = body[1] if documented else body[0]
-    if isinstance(first, (cst.FunctionDef, cst.ClassDef)) or not isinstance(first, _LED):
-        raise NoFix
-    start = site.found_span(first.body[0] if isinstance(first, cst.SimpleStatementLine) else first)[0]
-    row = row_start(site.text, start)
-    indent = site.text[row:start]
-    if indent.strip():
-        raise NoFix
-    above = bisect_right(site.source.row_starts, row) - 1 - len(first.leading_lines)
-    return [site.insert(site.source.row_starts[above], f"{indent}{line}{site.source.newline}")]
-
-
-def _is_docstring(statement: cst.BaseStatement) -> bool:
-    if not isinstance(statement, cst.SimpleStatementLine) or len(statement.body) != 1:
-        return False
-    only = statement.body[0]
-    return isinstance(only, cst.Expr) and isinstance(only.value, (cst.SimpleString, cst.ConcatenatedString))
 
 
 def decorate(site: Site, written: str) -> list[Change]:

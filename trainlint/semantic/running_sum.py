@@ -183,7 +183,7 @@ def summand(script: Script, item: Call) -> str:
     recorded = tensor is None or tensor.graph is not False
     off = script.semantics.autograd.local(item.context, item.order) == autograd.OFF
     text = ".detach()" if recorded and not off else ""
-    if recorded and _LOWERED.search(script.project.bytes_of(script.path)):
+    if recorded and script.project.neighbours.speaks(script.path, _LOWERED):
         text += ".float()"
     return text
 

@@ -8,7 +8,7 @@ from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import known
 from trainlint.semantic.contexts import dotted_name, is_self
-from trainlint.semantic.facts import Attribute, Binding, Call, Class, Evaluate, Function
+from trainlint.semantic.facts import Attribute, Binding, Call, Class, Evaluate, Expr, Function
 from trainlint.semantic.values import Object, Tensor, each
 
 if TYPE_CHECKING:
@@ -74,7 +74,11 @@ class ModuleInitWithoutSuper(Rule):
     def check(self, script: Script) -> Iterator[Hit]:
         for cls in script.module.classes:
             init = cls.methods.get("__init__")
-            if init is None or cls.decorators or not self._is_plain_module(script, cls):
+            if (
+                init is None
+                or not all(_keeps_init(d) for d in cls.decorators)
+                or not self._is_plain_module(script, cls)
+            ):
                 continue
             start = self._starts(script, init, cls, 0)
             for binding in sorted((b for bs in cls.attributes.values() for b in bs), key=lambda b: b.order):
@@ -94,7 +98,7 @@ class ModuleInitWithoutSuper(Rule):
             first = next((b.methods["__init__"] for b in bases if "__init__" in b.methods), None)
             if first is not None and not _runs_without_arguments(first):
                 return None
-            return Rewrite(False, "Call `super().__init__()` first", _call_super)
+            return Rewrite(False, "Call `super().__init__()` first", _call_super, at=init)
         if any("__init__" in b.methods for b in bases):
             return None
         call = next(c for c in init.calls if c.order == start)
@@ -108,7 +112,9 @@ class ModuleInitWithoutSuper(Rule):
             return None
         if call.keywords or len(call.args) != (0 if self._is_super(call) else 1):
             return None
-        return Rewrite(False, "Call `super().__init__()` first", _move_up, at=call)
+        return Rewrite(
+            False, "Call `super().__init__()` first", lambda site: _move_up(site, init), at=call, others=(init,)
+        )
 
     def _is_plain_module(self, script: Script, cls: Class) -> bool:
         """All bases are seen, and come down to nn.Module."""
@@ -156,17 +162,24 @@ class ModuleInitWithoutSuper(Rule):
         )
 
 
+def _keeps_init(decorator: Expr) -> bool:
+    """One that only looks at the class: `@final`, `@register_model("net")`."""
+    name = dotted_name(decorator.callee if isinstance(decorator, Call) else decorator) or ""
+    last = name.rpartition(".")[2]
+    return last == "final" or last.startswith("register")
+
+
 def _runs_without_arguments(init: Function) -> bool:
     return all(p.default is not None or p.kind in ("*", "**") for p in init.parameters[1:])
 
 
 def _call_super(site: Site) -> Iterable[Change]:
-    from trainlint import rewriting_blocks
+    from trainlint import row_edits
 
-    return rewriting_blocks.first_in_function(site, "super().__init__()")
+    return row_edits.first_in(site, "super().__init__()")
 
 
-def _move_up(site: Site) -> Iterable[Change]:
-    from trainlint import rewriting, rewriting_blocks
+def _move_up(site: Site, init: Function) -> Iterable[Change]:
+    from trainlint import rewriting, row_edits
 
-    return [*rewriting_blocks.first_in_function(site, site.written(site.call)), *rewriting.remove_statement(site)]
+    return [*row_edits.first_in(site.of(init), site.written(site.call)), *rewriting.remove_statement(site)]
