@@ -154,7 +154,7 @@ def _blocks(statement: ast.AST) -> Iterator[list[ast.stmt]]:
 def _own_part(statement: ast.stmt, offsets: _Offsets) -> tuple[int, int]:
     start = offsets.of(statement.lineno, statement.col_offset)
     for decorator in getattr(statement, "decorator_list", ()):
-        start = min(start, offsets.of(decorator.lineno, decorator.col_offset))
+        start = min(start, offsets.sign_before("@", offsets.of(decorator.lineno, decorator.col_offset)))
     first = next((block[0] for block in _blocks(statement) if block), None)
     if first is None:
         return start, offsets.of(statement.end_lineno or 0, statement.end_col_offset or 0)
@@ -191,3 +191,6 @@ class _Offsets:
         start = self._source.row_starts[row - 1]
         line = self._source.line(row)
         return start + (column if line.isascii() else len(line.encode()[:column].decode(errors="replace")))
+
+    def sign_before(self, sign: str, offset: int) -> int:
+        return self._source.text.rindex(sign, 0, offset)
