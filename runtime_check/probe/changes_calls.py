@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import sys
 from typing import Any
 
-from _trainlint_probe.interventions import Change, Lines, Switch, owner_of
+from _trainlint_probe.interventions import Change, Lines, Switch, caller, owner_of
 
 #: Methods whose last value can stand in for the next. What has a shape that depends on the data cannot.
 WAITING = (
@@ -27,7 +26,7 @@ def install_elide_sync(torch: Any, change: Change) -> Switch:
 
         @functools.wraps(original)
         def read(self: Any, *args: Any, **kwargs: Any) -> Any:
-            frame = sys._getframe(1)
+            frame = caller()
             if not lines.hold(frame):
                 return original(self, *args, **kwargs)
             key = (frame.f_lineno, frame.f_lasti, name)
@@ -52,7 +51,7 @@ def install_skip_call(torch: Any, change: Change) -> Switch:
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if change.on and lines.hold(sys._getframe(1)):
+        if change.on and lines.hold(caller()):
             change.count()
             return None
         return original(*args, **kwargs)
@@ -70,7 +69,7 @@ def install_non_blocking(torch: Any, change: Change) -> Switch:
 
         @functools.wraps(original)
         def move(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if change.on and lines.hold(sys._getframe(1)):
+            if change.on and lines.hold(caller()):
                 change.count()
                 kwargs["non_blocking"] = True
             return original(self, *args, **kwargs)
@@ -89,7 +88,7 @@ def install_backward_arguments(torch: Any, change: Change) -> Switch:
 
     @functools.wraps(original)
     def backward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if change.on and lines.hold(sys._getframe(1)):
+        if change.on and lines.hold(caller()):
             change.count()
             kwargs.update(arguments)
         return original(self, *args, **kwargs)

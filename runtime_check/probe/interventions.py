@@ -107,6 +107,17 @@ class Lines:
         return known
 
 
+_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def caller() -> Any:
+    """The frame that called the wrapper, past the wrappers of other changes around the same function."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OWN):
+        frame = frame.f_back
+    return frame
+
+
 def owner_of(path: str) -> tuple[Any, str]:
     """"torch.cuda.empty_cache" -> (module torch.cuda, "empty_cache"). Raises ImportError or AttributeError."""
     *parts, leaf = path.split(".")
