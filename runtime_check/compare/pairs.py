@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime_check.compare.records import Change, Proposal, Samples
-from runtime_check.compare.replicates import Block, Replicate, Round, block_of, replicate
+from runtime_check.compare.replicates import Block, Round, block_of, replicate
 from runtime_check.compare.sizes import Size
 from runtime_check.compare.toggle import WITHOUT_END, samples_of, why_no_effect
 from runtime_check.keeper import descendants
@@ -26,6 +26,7 @@ from runtime_check.launch import Outcome, Pass, Session
 from runtime_check.statistics import median
 
 _POLL_S = 0.2
+FEWEST_ROUNDS = 3  # of one pair: fewer make no median
 _numbers = itertools.count(1)
 
 
@@ -42,7 +43,7 @@ class Pairs:
         self.size = size
         self.clock = clock
         self.outcomes: list[Outcome] = []
-        self._found: list[Replicate] = []
+        self._rounds: list[Sequence[Round]] = []  # of each pair
         self._seconds: list[float] = []
         self._failure: str | None = None
         self._tried = 0
@@ -56,15 +57,17 @@ class Pairs:
         self.outcomes += [outcome for outcome in (pair.a, pair.b) if outcome is not None]
         if pair.b is not None:
             self._failure = self._failure or _no_effect(proposal, pair.b)
-        found = replicate(pair.rounds, self.clock, per_sample=proposal.metric == "sample_time")
-        if found is not None:
-            self._found.append(found)
-        elif self._failure is None and pair.ended:
-            self._failure = pair.ended
+        if len(pair.rounds) >= FEWEST_ROUNDS:
+            self._rounds.append(pair.rounds)
+        elif pair.ended:
+            self._failure = self._failure or pair.ended
 
     def samples(self) -> list[Samples]:
-        seconds = median(self._seconds)
-        return [samples_of(self.proposals[0], self._found, self.clock, seconds, self._failure)]
+        proposal = self.proposals[0]
+        per_sample = proposal.metric == "sample_time"
+        each = [replicate(rounds, self.clock, per_sample) for rounds in self._rounds]
+        found = [one for one in each if one is not None]
+        return [samples_of(proposal, found, self.clock, median(self._seconds), self._failure)]
 
 
 def _no_effect(proposal: Proposal, outcome: Outcome) -> str | None:
@@ -99,7 +102,7 @@ def run_pair(session: Session, change: Change, size: Size, swapped: bool) -> Pai
         for arm in arms:  # the first block after the warm-up settles
             arm.block()
         begun = time.monotonic()
-        while len(rounds) < size.rounds and (len(rounds) < 3 or time.monotonic() - begun < size.seconds):
+        while len(rounds) < size.rounds and (len(rounds) < FEWEST_ROUNDS or time.monotonic() - begun < size.seconds):
             rounds.append(_round(arms, reversed_=(len(rounds) % 2 == 1) != swapped))
     except ArmEnded as end:
         ended = str(end)

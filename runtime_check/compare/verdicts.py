@@ -20,7 +20,6 @@ from runtime_check.measures import bytes_text
 FEWEST = 5  # replicates before anything is said
 CONFIDENCE = 0.95
 CONFIDENCE_OF_EARLY_LOOK = 0.99
-FEWEST_ROUNDS = 3  # of one process: fewer make no median
 
 
 def verdict_of(low: float, high: float, delta: float) -> Verdict:

@@ -1,4 +1,7 @@
-"""Changes to what one line calls: a wait that is left out, a call that does nothing, an argument that is another."""
+"""Changes to what one line calls: a wait that is left out, a call that does nothing, an argument that is another.
+
+Whether a call comes from the lines is asked in both arms: else the asking would be a cost of arm B alone.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def install_skip_call(torch: Any, change: Change) -> Switch:
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if change.on and lines.hold(caller()):
+        if lines.hold(caller()) and change.on:
             change.count()
             return None
         return original(*args, **kwargs)
@@ -69,7 +72,7 @@ def install_non_blocking(torch: Any, change: Change) -> Switch:
 
         @functools.wraps(original)
         def move(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if change.on and lines.hold(caller()):
+            if lines.hold(caller()) and change.on:
                 change.count()
                 kwargs["non_blocking"] = True
             return original(self, *args, **kwargs)
@@ -88,7 +91,7 @@ def install_backward_arguments(torch: Any, change: Change) -> Switch:
 
     @functools.wraps(original)
     def backward(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if change.on and lines.hold(caller()):
+        if lines.hold(caller()) and change.on:
             change.count()
             kwargs.update(arguments)
         return original(self, *args, **kwargs)
