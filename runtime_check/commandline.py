@@ -188,7 +188,7 @@ def _options(given: argparse.Namespace, scripts: list[str]) -> Options:
 
 def duration_s(text: str) -> float:
     """Seconds of "90", "90s", "5m" or "1h"."""
-    unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:], None)
+    unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
     number = text[:-1] if unit is not None else text
     try:
         seconds = float(number) * (unit or 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -111,7 +112,7 @@ def _wrong(records: Sequence[Record]) -> list[str]:
 
 def _deviation(values: Sequence[float]) -> float:
     interval = t_interval(values)
-    return interval.error * float(interval.n) ** 0.5
+    return interval.error * math.sqrt(interval.n)
 
 
 def _proposal(design: str) -> Proposal:

@@ -113,9 +113,7 @@ class Bench:
             raise RuntimeError("the script made no step")
         elements = round(peak * MEMORY_SHARE / (1 - MEMORY_SHARE) / 4)
         for nominal, wanted in ((0.0, trials), (MEMORY_SHARE, planted)):
-            proposal = Proposal(
-                source_change("buffer" if nominal else "nothing"), Design.MEMORY, "train_peak_bytes"
-            )
+            proposal = Proposal(source_change("buffer" if nominal else "nothing"), Design.MEMORY, "train_peak_bytes")
             for trial in range(self._done("memory", nominal), wanted):
                 with self._session("--buffer", str(elements if nominal else 0)) as session:
                     begun = time.monotonic()

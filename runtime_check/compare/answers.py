@@ -44,7 +44,9 @@ def _joined(answer: Answer, decision: Decision | None) -> Answer:
             return replace(answer, why=decision.why)
         return replace(answer, why=f"{answer.why}; {decision.why}")
     observed = f"; observed: {answer.why}" if answer.verdict is not Verdict.NOT_RUN else ""
-    settle = f" (to settle it: {decision.settle})" if decision.settle and decision.verdict is Verdict.INCONCLUSIVE else ""
+    settle = (
+        f" (to settle it: {decision.settle})" if decision.settle and decision.verdict is Verdict.INCONCLUSIVE else ""
+    )
     return Answer(
         verdict=decision.verdict,
         why=f"{decision.why}{settle}{observed}",

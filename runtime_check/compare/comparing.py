@@ -117,7 +117,9 @@ class _Comparing:
         if planned.design is Design.MEMORY:
             self._count(planned.proposals[0])
         elif planned.design is Design.PAIRS:
-            self._replicate(planned, Pairs(self.session, planned.proposals[0], planned.size, self._pair_clock(planned, clock)))
+            self._replicate(
+                planned, Pairs(self.session, planned.proposals[0], planned.size, self._pair_clock(planned, clock))
+            )
         else:
             self._toggle(planned, pace, clock)
 
@@ -206,9 +208,7 @@ class _Comparing:
         return [*timed, *self.others]
 
 
-def agreeing(
-    short: tuple[Decision, Samples], long: tuple[Decision, Samples]
-) -> tuple[Decision, Samples]:
+def agreeing(short: tuple[Decision, Samples], long: tuple[Decision, Samples]) -> tuple[Decision, Samples]:
     """On an accelerator: verdicts at both block lengths must be the same."""
     (decision, samples), (other, _) = short, long
     if decision.verdict is other.verdict or decision.effect is None:

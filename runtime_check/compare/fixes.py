@@ -74,7 +74,5 @@ def steers(path: str, first: int, last: int) -> bool:
         tree = ast.parse(text or "(")
     except (SyntaxError, ValueError, RecursionError):
         return True
-    tests = (
-        node.test for node in ast.walk(tree) if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert))
-    )
+    tests = (node.test for node in ast.walk(tree) if isinstance(node, (ast.If, ast.While, ast.IfExp, ast.Assert)))
     return any(test.lineno <= last and first <= (test.end_lineno or test.lineno) for test in tests)

@@ -19,12 +19,7 @@ _OBSERVED_ONLY = frozenset(("TL305", "TL307", "TL315", "TL306", "TL309", "TL314"
 
 def propose(finding: Finding, evidence: Evidence) -> Proposal | None:
     """The comparison for one finding. A virtual change, toggled in one process, goes before a fix of the source."""
-    maker = _MAKERS.get(finding.code)
-    if maker is not None:
-        proposal = maker(finding, evidence)
-        if proposal is not None:
-            return proposal
-    return _from_fix(finding, evidence)
+    return _MAKERS.get(finding.code, _from_fix)(finding, evidence)
 
 
 def _rows(finding: Finding) -> tuple[int, int]:
@@ -60,9 +55,7 @@ def _without_housekeeping(finding: Finding, evidence: Evidence) -> Proposal | No
 
 
 def _skipped(finding: Finding, call: str) -> Proposal:
-    return Proposal(
-        _at(finding, "skip_call", f"without {call}()", call=call), Design.TOGGLE, "step_time", 1.0, finding
-    )
+    return Proposal(_at(finding, "skip_call", f"without {call}()", call=call), Design.TOGGLE, "step_time", 1.0, finding)
 
 
 def _not_blocking(finding: Finding, evidence: Evidence) -> Proposal | None:
@@ -172,17 +165,14 @@ _MAKERS: dict[str, Maker] = {
 def _from_fix(finding: Finding, evidence: Evidence) -> Proposal | None:
     if finding.code in _OBSERVED_ONLY or finding.claim not in _BY_CLAIM:
         return None
-    if finding.claim in ("sync", "time") and not evidence.cuda and finding.code in _CUDA_ONLY:
-        return None
     if finding.claim == "sync" and not evidence.cuda:
-        return None
+        return None  # a CPU has nothing to wait for
     texts = fixed_source(finding)
     if texts is None:
         return None
     return _source(finding, texts, *_BY_CLAIM[finding.claim], 1.0)
 
 
-_CUDA_ONLY = frozenset(("TL106", "TL107", "TL304", "TL410", "TL703", "TL704"))
 _BY_CLAIM = {
     "time": (Design.PAIRS, "step_time"),
     "loader": (Design.PAIRS, "step_time"),

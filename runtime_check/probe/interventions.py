@@ -119,7 +119,7 @@ def caller() -> Any:
 
 
 def owner_of(path: str) -> tuple[Any, str]:
-    """"torch.cuda.empty_cache" -> (module torch.cuda, "empty_cache"). Raises ImportError or AttributeError."""
+    """ "torch.cuda.empty_cache" -> (module torch.cuda, "empty_cache"). Raises ImportError or AttributeError."""
     *parts, leaf = path.split(".")
     for end in range(len(parts), 0, -1):
         try:
