@@ -33,7 +33,7 @@ are 5, 10 or 20 % of the step by its on-CPU time, or a buffer that is 10 % of th
 
 def page(records: Sequence[Record]) -> str:
     if not records:
-        return HEAD.format(delta=DELTA) + "\nNo trial has been run yet.\n"
+        return HEAD.format(delta=DELTA) + "\nNot measured yet.\n"
     rows = [_row(records, *key) for key in _keys(records)]
     loads = sorted(record["load"] for record in records)
     machine = (

@@ -91,16 +91,18 @@ def install_checkpoint(torch: Any, change: Change) -> Switch:
 
 
 def largest_container(torch: Any, model: Any) -> list[Any]:
-    """Elements of the Sequential or ModuleList below (or at) `model` that holds the most parameters, itself aside
-    where it is the whole model and has others within.
+    """Elements of the Sequential or ModuleList that holds most of the model: of those with at least half as many
+    parameters as the largest, the one with the most elements. Recomputing one block that is all of the model saves
+    nothing.
     """
     containers = (torch.nn.Sequential, torch.nn.ModuleList)
     found = [m for m in model.modules() if isinstance(m, containers) and len(m) > 1]
     if not found:
         return []
     size = {id(m): sum(p.numel() for p in m.parameters()) for m in found}
-    largest = max(found, key=lambda m: size[id(m)])
-    return [element for element in largest if any(True for _ in element.parameters())]
+    most = max(size.values())
+    chosen = max((m for m in found if 2 * size[id(m)] >= most), key=len)
+    return [element for element in chosen if next(element.parameters(), None) is not None]
 
 
 def _recompute(torch: Any, block: Any, checkpoint: Any, change: Change) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from verify_runs import SCRIPTS, Launcher
 
-from runtime_check.compare.memory import RUNS, Memory
+from runtime_check.compare.memory import RUNS, Memory, measure, memory_pass
 from runtime_check.compare.pairs import Pairs, run_pair
 from runtime_check.compare.records import Change, Design, Proposal
 from runtime_check.compare.replicates import toggle_rounds
@@ -212,3 +212,27 @@ def test_findings_are_answered_by_comparisons(tmp_path: Path, launch: Launcher) 
     assert answers["TL303"].effect["replicates"] >= 5
     assert report.comparisons is not None
     assert report.comparisons.noise is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric", "least"),
+    [
+        ("checkpoint", "train_peak_bytes", 0.3),
+        ("autocast", "train_peak_bytes", 0.1),
+        ("set_to_none", "train_peak_bytes", 0.03),
+        ("eval_no_grad", "eval_peak_bytes", 0.3),
+    ],
+)
+def test_memory_of_usual_advice_is_counted(
+    launch: Launcher, session: Any, kind: str, metric: str, least: float
+) -> None:
+    script = "blocks.py"
+    proposal = Proposal(Change(kind, kind), Design.MEMORY, metric)
+    as_it_is = launch(script, "memory", until_eval=True)
+    changed = session(script).launch(memory_pass(proposal))
+    assert changed.probe_errors == []
+    assert changed.results[0]["changes"][0]["used"] > 0
+    before, after = measure(as_it_is, metric), measure(changed, metric)
+    assert before is not None
+    assert after is not None
+    assert 1 - after / before > least
