@@ -25,6 +25,9 @@ from runtime_check.launch import Outcome, Session
 WAITS_LITTLE = 0.10  # of the step for data: only then is on-CPU time the script's time
 SPARE_S = 10.0  # of the whole run's timeout, kept for the end
 
+#: A decision, and the ratios that it rests on.
+Found = tuple[Decision, Samples]
+
 #: Shows what is being done: (what, done, of).
 Show = Callable[[str, int, int], None]
 
@@ -63,7 +66,7 @@ class _Comparing:
         self.begun = time.monotonic()
         self.budget_s = min(budget_s, max(0.0, session.left_s() - SPARE_S))
         self.outcomes: list[Outcome] = []
-        self.timed: list[tuple[Decision, Samples]] = []
+        self.timed: list[Found] = []
         self.others: list[Decision] = []
         self.noise = Noise(None, machine.usable_cpus())
 
@@ -116,20 +119,25 @@ class _Comparing:
     def _experiment(self, planned: Planned, pace: Pace, clock: str) -> None:
         if planned.design is Design.MEMORY:
             self._count(planned.proposals[0])
-        elif planned.design is Design.PAIRS:
-            self._replicate(
-                planned, Pairs(self.session, planned.proposals[0], planned.size, self._pair_clock(planned, clock))
-            )
+            return
+        if planned.design is Design.PAIRS:
+            # What workers and changed imports do is not on this process's CPU time alone.
+            wall = planned.proposals[0].change.kind in ("loader", "source")
+            experiment = Pairs(self.session, planned.proposals[0], planned.size, "wall" if wall else clock)
+            found = self._replicate(planned, experiment)
         else:
-            self._toggle(planned, pace, clock)
+            found = self._toggle(planned, pace, clock)
+        self.timed += found
+        if not found:
+            self.others += [out_of_budget(proposal, planned.cost_s) for proposal in planned.proposals]
 
-    def _pair_clock(self, planned: Planned, clock: str) -> str:
-        """What a loader's worker does is not on this process's CPU time."""
-        return "wall" if planned.proposals[0].change.kind in ("loader", "source") else clock
-
-    def _toggle(self, planned: Planned, pace: Pace, clock: str) -> None:
+    def _toggle(self, planned: Planned, pace: Pace, clock: str) -> list[Found]:
         toggles = Toggles(self.session, planned.proposals, planned.size, clock)
         found = self._replicate(planned, toggles)
+        if found and pace.cuda:
+            longer = toggle_size(pace, len(planned.proposals) + 1, 0.0, BLOCKS_ON_ACCELERATOR[1])
+            again = self._replicate(planned, Toggles(self.session, planned.proposals, longer, clock))
+            found = [agreeing(one, again[n] if again else None) for n, one in enumerate(found)]
         null = toggles.null()
         if len(null.log_ratios) >= 2:
             effect = effect_of(null, self.delta)
@@ -137,25 +145,10 @@ class _Comparing:
             biased = effect.low > self.delta or effect.high < -self.delta
             self.noise = replace(self.noise, null_half_width=half, null_saving=effect.saving, biased=biased)
             if biased:
-                self._distrust(found)
-        if pace.cuda:
-            longer = toggle_size(pace, len(planned.proposals) + 1, 0.0, BLOCKS_ON_ACCELERATOR[1])
-            again = Toggles(self.session, planned.proposals, longer, clock)
-            before = len(self.timed) - len(found)
-            repeated = self._replicate(planned, again)
-            del self.timed[before + len(found) :]
-            self.timed[before:] = [agreeing(*both) for both in zip(found, repeated, strict=True)]
+                found = [distrusted(one) for one in found]
+        return found
 
-    def _distrust(self, found: Sequence[tuple[Decision, Samples]]) -> None:
-        """The empty slot changed nothing and yet seemed to: no verdict of these processes is to be trusted."""
-        kept = self.timed[: len(self.timed) - len(found)]
-        for decision, samples in found:
-            why = f"{decision.why}; but so did a change of nothing: the machine moved too much to tell"
-            verdict = Verdict.INCONCLUSIVE if decision.effect is not None else decision.verdict
-            kept.append((replace(decision, verdict=verdict, why=why, settle="a quieter machine"), samples))
-        self.timed = kept
-
-    def _replicate(self, planned: Planned, experiment: Timed) -> list[tuple[Decision, Samples]]:
+    def _replicate(self, planned: Planned, experiment: Timed) -> list[Found]:
         """At least five replicates. Looks before the last one use 99 %."""
         made, failures = 0, 0
         decisions: list[Decision] = []
@@ -176,12 +169,7 @@ class _Comparing:
                 decisions = []
         decisions = decisions or decide(samples, self.delta)
         self.outcomes += experiment.outcomes
-        found = list(zip(decisions, samples, strict=True))
-        if not found:
-            for proposal in planned.proposals:
-                self.others.append(out_of_budget(proposal, planned.cost_s))
-        self.timed += found
-        return found
+        return list(zip(decisions, samples, strict=True))
 
     def _time_for(self, planned: Planned) -> bool:
         """The whole run's timeout is hard; the budget was spent in planning, and may be overrun by half."""
@@ -208,13 +196,23 @@ class _Comparing:
         return [*timed, *self.others]
 
 
-def agreeing(short: tuple[Decision, Samples], long: tuple[Decision, Samples]) -> tuple[Decision, Samples]:
-    """On an accelerator: verdicts at both block lengths must be the same."""
-    (decision, samples), (other, _) = short, long
-    if decision.verdict is other.verdict or decision.effect is None:
-        return decision, samples
-    why = f"{decision.why}; with blocks twice as long: {other.why}"
-    return replace(decision, verdict=Verdict.INCONCLUSIVE, why=why, settle="longer runs: a longer --budget"), samples
+def agreeing(short: Found, long: Found | None) -> Found:
+    """On an accelerator: verdicts at both block lengths must be the same. None: there was no time for the second."""
+    decision, samples = short
+    if decision.effect is None or (long is not None and decision.verdict is long[0].verdict):
+        return short
+    other = long[0].why if long is not None else "not measured, the time was up"
+    why = f"{decision.why}; with blocks twice as long: {other}"
+    return replace(decision, verdict=Verdict.INCONCLUSIVE, why=why, settle="a longer --budget"), samples
+
+
+def distrusted(found: Found) -> Found:
+    """The empty slot changed nothing and yet seemed to: no verdict of these processes is to be trusted."""
+    decision, samples = found
+    if decision.effect is None:
+        return found
+    why = f"{decision.why}; but a change of nothing seemed to matter too: the machine moved too much to tell"
+    return replace(decision, verdict=Verdict.INCONCLUSIVE, why=why, settle="a quieter machine"), samples
 
 
 def out_of_budget(proposal: Proposal, cost_s: float) -> Decision:

@@ -134,12 +134,10 @@ def _measure(result: dict[str, Any], metric: str) -> float | None:
         rise = slope(memory["eval_bytes"])
         return None if rise is None else rise.value
     cuda = result.get("cuda_memory")
-    if metric == "eval_peak_bytes":
-        if cuda:
-            return cuda["phases"].get("eval")
-        return memory["phases"].get("eval", {}).get("peak")
     if cuda:
         counted = [step["allocated"] for step in cuda["steps"] if step["step"] > result["warmup"]]
-        return max(counted, default=None)
-    peaks = [memory["phases"].get(phase, {}).get("peak", 0) for phase in ("start", "train")]
-    return max(peaks) or None
+        phases: dict[str, float] = {**cuda["phases"], "train": max(counted, default=0)}
+    else:
+        phases = {phase: facts["peak"] for phase, facts in memory["phases"].items()}
+        phases["train"] = max(phases.get("start", 0), phases.get("train", 0))
+    return phases.get("eval" if metric == "eval_peak_bytes" else "train") or None

@@ -13,7 +13,7 @@ import verify_runs  # noqa: F401  (puts the checkout on the path)
 from runtime_check.commandline import duration_s
 from runtime_check.compare.answers import effect_record, noise_line, proposals_for, with_comparisons
 from runtime_check.compare.budget import MOST_REPLICATES, bounded, spend
-from runtime_check.compare.comparing import agreeing
+from runtime_check.compare.comparing import agreeing, distrusted
 from runtime_check.compare.fixes import apply_edits, fixed_source, read_text, steers
 from runtime_check.compare.memory import decide_counted
 from runtime_check.compare.proposals import propose
@@ -337,6 +337,11 @@ def test_verdicts_at_both_block_lengths_must_agree(script: Path) -> None:
     assert agreeing(clear, clear)[0].verdict is Verdict.CONFIRMED
     assert agreeing(clear, nothing)[0].verdict is Verdict.INCONCLUSIVE
     assert "with blocks twice as long" in agreeing(clear, nothing)[0].why
+    assert agreeing(clear, None)[0].verdict is Verdict.INCONCLUSIVE
+    failed = (Decision(asked, Verdict.NOT_RUN, "not reached"), clear[1])
+    assert agreeing(failed, None) == failed
+    assert distrusted(clear)[0].verdict is Verdict.INCONCLUSIVE
+    assert distrusted(failed) == failed
 
 
 def test_the_noise_line_says_how_much_a_change_of_nothing_measured() -> None:
