@@ -108,7 +108,7 @@ def test_a_call_that_is_not_there_is_a_failure_that_is_said(
 
 
 def test_backward_gets_other_arguments_at_its_line(interventions: Any) -> None:
-    change = interventions.make(torch, {"kind": "backward_arguments", "arguments": {"retain_graph": False}, **here(5)})
+    change = interventions.make(torch, {"kind": "backward_arguments", "arguments": {"retain_graph": False}, **here(4)})
     change.switch(True)
     x = torch.ones(3, requires_grad=True)
     loss = (x * x).sum()
