@@ -21,7 +21,7 @@ from trainlint.semantic.facts import (
     Statement,
     While,
 )
-from trainlint.semantic.values import Batch, Items, Object, Tensor, Unknown, Value, each
+from trainlint.semantic.values import Batch, Items, Object, Tensor, Type, Unknown, Value, each
 from trainlint.semantic.work import BACKWARD, FORWARD, STEP, Summary, Work
 
 if TYPE_CHECKING:
@@ -157,6 +157,7 @@ class Loops:
             if (
                 call.context.within(frame)
                 and FORWARD in self.work.of_call(call).once
+                and not any(isinstance(v, Type) for v in each(self.inference.value(call.callee)))
                 and self._on_new_data(call, frame)
             ):
                 return True
