@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from trainlint.findings import Level
 from trainlint.semantic import arguments, torch_names, walk
 from trainlint.semantic.facts import Attribute, Call, Constant, Expr, Record, Starred, Subscript
-from trainlint.semantic.torch_names import Reference
 from trainlint.semantic.scalars import is_scalar
+from trainlint.semantic.torch_names import Reference
 from trainlint.semantic.values import Const, External, Number, Object, Tensor, Unknown, Value, each
 from trainlint.torch_api import changes, changes_of, verdict
 from trainlint.torch_api.changes import Change

@@ -7,6 +7,7 @@ from trainlint.findings import Claim, Level
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic.cut_loss import CutLoss
+from trainlint.semantic.facts import Call
 from trainlint.semantic.step import BACKWARD
 
 if TYPE_CHECKING:
@@ -79,13 +80,8 @@ class LossCutFromGraph(Rule):
                     if expr.context.module is script.module and id(expr) not in reported:
                         reported.add(id(expr))
                         yield Hit(expr, {"what": f"{describe.text(expr)} cuts the loss off its graph"}, None, notes)
-                for binding in cut_loss.forced(backward):
-                    target = binding.source
+                for target in cut_loss.forced(backward):
                     if target.context.module is script.module and id(target) not in reported:
                         reported.add(id(target))
-                        yield Hit(
-                            target,
-                            {"what": f"{describe.text(target)} = True only hides that the loss has no graph"},
-                            None,
-                            notes,
-                        )
+                        said = describe.text(target) if isinstance(target, Call) else f"{describe.text(target)} = True"
+                        yield Hit(target, {"what": f"{said} only hides that the loss has no graph"}, None, notes)
