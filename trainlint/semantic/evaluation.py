@@ -169,6 +169,16 @@ def _last_name(expr: object) -> str:
     return getattr(expr, "id", None) or getattr(expr, "attr", None) or ""
 
 
+def takes_gradients(script: Script, loop: BatchLoop) -> bool:
+    """`torch.autograd.grad` in the loop: an attack, or the inner steps of a meta-learner."""
+    return any(
+        c.context.within(loop.frame)
+        and c.attr in ("grad", "grad_and_value")
+        and script.name_of(c.callee) in ("torch.autograd.grad", "torch.func.grad", "torch.func.grad_and_value")
+        for c in script.semantics.loops.calls_of(loop.frame)
+    )
+
+
 def goes_to_numpy(script: Script, loop: BatchLoop) -> bool:
     """A result with a graph is turned into numpy without detach: that raises with autograd on, so it is off in fact."""
     for call in script.semantics.loops.calls_of(loop.frame):
