@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from trainlint.semantic import walk
 from trainlint.semantic.contexts import dotted_name
-from trainlint.semantic.facts import Assign, Call, Expr, Name, Return
+from trainlint.semantic.facts import Assign, Call, Expr, Name, Return, Sequence
 
 if TYPE_CHECKING:
+    from trainlint.semantic.heat import Hot
     from trainlint.semantic.script import Script
 
 _DEEPEST = 3
@@ -31,6 +32,23 @@ def goes_to_environment(script: Script, expr: Expr, depth: int = 0) -> bool:
     if isinstance(statement, Return) and depth < _DEEPEST and expr.context.function is not None:
         sites = script.inference.callgraph.callers(expr.context.function)
         return any(goes_to_environment(script, site.call, depth + 1) for site in sites)
+    return False
+
+
+def is_once_per_episode(script: Script, expr: Expr, hot: Hot) -> bool:
+    """Whether the batch loop plays whole episodes, and an expression stands beside the loop over their steps: each step has
+    waited for its action already."""
+    if hot.loop is None or hot.calls:
+        return False
+    outer = hot.loop.frame
+    for step in expr.context.module.calls_by_attr.get("step", ()):
+        inner = next((f for f in step.context.local_frames() if f.kind == "loop"), None)
+        if inner is None or inner is outer or not inner.within(outer) or expr.context.within(inner):
+            continue
+        statement = step.statement
+        if isinstance(statement, Assign) and statement.value is step and step.args:
+            if any(isinstance(t, Sequence) and len(t.elements) >= 3 for t in statement.targets):
+                return True  # `state, reward, done, _ = env.step(action)`
     return False
 
 

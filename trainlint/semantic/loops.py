@@ -86,6 +86,9 @@ class Loops:
             return BatchLoop(record, frame, yielding.phase, "loader", yielding.work)
         if isinstance(record, Comprehension) or self._waits_for_a_person(frame, calls):
             return None
+        drawn = self._draws_from_working_generator(record) if isinstance(record, For) else None
+        if drawn is not None:
+            return BatchLoop(record, frame, drawn.phase, "loader", drawn.work)
         if BACKWARD in work.once or STEP in work.once:
             return BatchLoop(record, frame, "train", "steps", work)
         if FORWARD in work.once and FORWARD not in work.looped and phase == "eval" and self._evaluates(frame, calls):
@@ -138,6 +141,17 @@ class Loops:
                     inner = next((f for f in loop.body[0].context.frames() if f.record is loop), None)
                     found = self.batch_loop(inner) if inner is not None else None
                     if found is not None:
+                        return found
+        return None
+
+    def _draws_from_working_generator(self, record: For) -> BatchLoop | None:
+        """The batch loop in a generator that does the work and yields once per step: `for loss in training_steps():`"""
+        for call in (part for part in walk.inside(record.iter) if isinstance(part, Call)):
+            for callee in self.inference.callgraph.callees(call):
+                for one in callee.function.yields:
+                    inner = next((f for f in one.context.local_frames() if f.kind == "loop"), None)
+                    found = self.batch_loop(inner) if inner is not None and inner.record is not record else None
+                    if found is not None and found.phase in ("train", "eval"):
                         return found
         return None
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
-from trainlint.semantic.environments import goes_to_environment
+from trainlint.semantic.environments import goes_to_environment, is_once_per_episode
 from trainlint.semantic.facts import Call, Context, Expr, Record
 from trainlint.semantic.heat import Hot
 from trainlint.semantic.values import Items, Method, Tensor, each
@@ -55,7 +55,7 @@ def decodes(script: Script, call: Expr, hot: Hot) -> bool:
     named = function is not None and bool(_DECODER.search(function.name))
     if named and innermost_loop(call.context) is not None and hot.phase != "train":
         return True
-    if goes_to_environment(script, call):
+    if goes_to_environment(script, call) or is_once_per_episode(script, call, hot):
         return True
     test = getattr(call.statement, "test", None) if isinstance(call, Call) else call
     return test is not None and hot.phase != "train" and _mentions(test, _END)
