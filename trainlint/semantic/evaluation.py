@@ -179,6 +179,15 @@ def takes_gradients(script: Script, loop: BatchLoop) -> bool:
     )
 
 
+def compares(script: Script, loop: BatchLoop) -> bool:
+    """`torch.testing.assert_close` in a loop over no loader: it tries out whether two ways compute the same."""
+    return loop.source != "loader" and any(
+        c.context.within(loop.frame)
+        and (script.name_of(c.callee) or "").startswith(("torch.testing.", "numpy.testing."))
+        for c in script.semantics.loops.calls_of(loop.frame)
+    )
+
+
 def goes_to_numpy(script: Script, loop: BatchLoop) -> bool:
     """A result with a graph is turned into numpy without detach: that raises with autograd on, so it is off in fact."""
     for call in script.semantics.loops.calls_of(loop.frame):

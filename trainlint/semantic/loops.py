@@ -86,9 +86,9 @@ class Loops:
             return BatchLoop(record, frame, yielding.phase, "loader", yielding.work)
         if isinstance(record, Comprehension) or self._waits_for_a_person(frame, calls):
             return None
-        drawn = self._draws_from_working_generator(record) if isinstance(record, For) else None
+        drawn = self._draws_from_working_generator(record, frame) if isinstance(record, For) else None
         if drawn is not None:
-            return BatchLoop(record, frame, drawn.phase, "loader", drawn.work)
+            return drawn
         if BACKWARD in work.once or STEP in work.once:
             return BatchLoop(record, frame, "train", "steps", work)
         if FORWARD in work.once and FORWARD not in work.looped and phase == "eval" and self._evaluates(frame, calls):
@@ -144,15 +144,19 @@ class Loops:
                         return found
         return None
 
-    def _draws_from_working_generator(self, record: For) -> BatchLoop | None:
-        """The batch loop in a generator that does the work and yields once per step: `for loss in training_steps():`"""
+    def _draws_from_working_generator(self, record: For, frame: Context) -> BatchLoop | None:
+        """`for loss in training_steps():`, where the generator does the work and yields once per step."""
         for call in (part for part in walk.inside(record.iter) if isinstance(part, Call)):
             for callee in self.inference.callgraph.callees(call):
                 for one in callee.function.yields:
                     inner = next((f for f in one.context.local_frames() if f.kind == "loop"), None)
-                    found = self.batch_loop(inner) if inner is not None and inner.record is not record else None
-                    if found is not None and found.phase in ("train", "eval"):
-                        return found
+                    if inner is None or inner is frame:
+                        continue
+                    work = self.work.within(callee.function.calls, inner)
+                    if BACKWARD in work.once:
+                        return BatchLoop(record, frame, "train", "loader", work)
+                    if FORWARD in work.once and self._draws_from_loader(inner.record, inner):
+                        return BatchLoop(record, frame, "eval", "loader", work)
         return None
 
     # ------------------------------------------------------------------------------------- evaluation by content

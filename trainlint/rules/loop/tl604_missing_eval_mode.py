@@ -119,7 +119,7 @@ class MissingEvalMode(Rule):
         function = loop.frame.function
         if isinstance(loop.record, (Comprehension, While)) and loop.source != "loader":
             return True
-        if loop.source != "loader" and evaluation.takes_gradients(script, loop):
+        if evaluation.compares(script, loop) or (loop.source != "loader" and evaluation.takes_gradients(script, loop)):
             return True
         if isinstance(loop.record, For) and loop.source != "loader" and self._is_one_batch(script, loop.record):
             return True

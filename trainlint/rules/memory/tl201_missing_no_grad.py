@@ -93,7 +93,7 @@ class MissingNoGrad(Rule):
         if function is not None and loop.source == "steps":
             if _SMOKE_TEST.search(function.name) and evaluation.builds_model(script, function):
                 return True
-        if evaluation.takes_gradients(script, loop):
+        if evaluation.takes_gradients(script, loop) or evaluation.compares(script, loop):
             return True
         if isinstance(loop.record, Comprehension) and loop.source != "loader":
             return True
