@@ -21,6 +21,7 @@ def train(dataset, model, optimizer):
     loader = DataLoader(dataset, num_workers=2, pin_memory=True)
     for images in loader:
         images = images.to("cuda")
+        assert isinstance(images, torch.Tensor)
         optimizer.zero_grad()
         model.forward(images).sum().backward()
         optimizer.step()
@@ -91,7 +92,7 @@ def test_diff_writes_nothing_and_fails_when_there_is_one(project: Path) -> None:
     result = run(project, "--diff", "--unsafe-fixes")
     assert result.returncode == 1
     assert (project / "train.py").read_text() == TRAIN
-    assert result.stdout.startswith("--- train.py\n+++ train.py\n@@ -5,8 +5,7 @@\n")
+    assert result.stdout.startswith("--- train.py\n+++ train.py\n@@ -5,9 +5,8 @@\n")
     assert '-        images = images.to("cuda")\n' in result.stdout
     (project / "train.py").write_text(UNSAFE)
     assert (run(project, "--diff").returncode, run(project, "--diff").stdout) == (0, "")
