@@ -240,8 +240,11 @@ class CallGraph:
         found = self._object_calls.get(id(module))
         if found is None:
             self._object_calls[id(module)] = found = []
+            stored = self.inference.project.neighbours.attributes()
             for call in module.calls:
                 callee = call.callee
+                if isinstance(callee, Attribute) and callee.attr not in stored:
+                    continue  # a method
                 if isinstance(callee, Name):
                     defined = module.names.get(callee.id)
                     if defined is not None and all(b.how in ("define", "import") for b in defined):

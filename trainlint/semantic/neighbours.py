@@ -35,6 +35,7 @@ class Neighbours:
         self._imported: dict[str, frozenset[str]] = {}
         self._families: dict[str, tuple[str, ...]] = {}
         self._programs: dict[str, tuple[str, ...]] = {}
+        self._attributes: frozenset[str] | None = None
         self._words: dict[str, frozenset[str]] | None = None
         self._spoken: dict[tuple[str, re.Pattern[bytes]], bool] = {}
 
@@ -160,6 +161,15 @@ class Neighbours:
             known = self._spoken[key] = pattern.search(self.bytes_of(path) or self._read(path)) is not None
         return known
 
+    def attributes(self) -> frozenset[str]:
+        """The names under which anything in the project is stored on an object or class (and some more)."""
+        if self._attributes is None:
+            found: set[bytes] = set()
+            for path in self.locator.files():
+                found.update(_STORED.findall(self.bytes_of(path)))
+            self._attributes = frozenset(name.decode("ascii", "replace") for name in found)
+        return self._attributes
+
     def with_words(self, paths: Iterable[str], words: Iterable[str]) -> list[str]:
         """Those of the files in which one of the words stands."""
         index = self._word_index()
@@ -188,6 +198,11 @@ class Neighbours:
 
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _DEFINED = re.compile(rb"\b(?:def|class)[ \t]+([A-Za-z_]\w*)")
+# `self.head = ...`, `head: Head = ...` in the body of a class, `add_module("head", ...)`
+_STORED = re.compile(
+    rb"""(?:\.|^[ \t]{1,8}|(?:add_module|register_module|setattr)\([^,"']*,?[ \t]*["'])([A-Za-z_]\w*)(?=["']|[ \t]*(?:=(?!=)|:[^=\n]*(?:=|\n)|,[^=\n]*=))""",
+    re.MULTILINE,
+)
 _ASKED = frozenset({b"train", b"eval", b"backward"})
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
