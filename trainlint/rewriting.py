@@ -97,18 +97,6 @@ class Site:
     def parent(self) -> cst.CSTNode:
         return self.around_all[-2]
 
-    def last_offset(self, node: cst.CSTNode) -> int:
-        """Where the last statement in a node ends."""
-        ends = [self._spans[id(n)][1] for n in _below_node(node) if id(n) in self._spans]
-        if not ends:
-            found = node_spans(
-                self.tree, self.text[self._shift :], [n for n in _below_node(node) if isinstance(n, _PLACED)]
-            )
-            ends = [end for _, end in found.values()]
-        if not ends:
-            raise NoFix
-        return max(ends) + self._shift
-
     def indent_at(self, offset: int) -> str:
         """The white space that the row of an offset starts with."""
         row = bisect_right(self.source.row_starts, offset)
@@ -147,13 +135,6 @@ def edits_of(changes: Iterable[Change], source: Source) -> tuple[Edit, ...]:
 def _position(source: Source, offset: int) -> tuple[int, int]:
     row = bisect_right(source.row_starts, offset)
     return row, offset - source.row_starts[row - 1] + 1
-
-
-def _below_node(node: cst.CSTNode) -> list[cst.CSTNode]:
-    found = [node]
-    for current in found:
-        found.extend(current.children)
-    return found
 
 
 def _path(tree: cst.Module, node: cst.CSTNode) -> list[cst.CSTNode]:
@@ -272,10 +253,24 @@ def set_keyword(site: Site, call: cst.Call, name: str, value: str) -> list[Chang
     return add_argument(site, call, f"{name}={value}")
 
 
-def add_argument(site: Site, call: cst.Call, content: str) -> list[Change]:
+def set_options(site: Site, call: cst.Call, options: Sequence[tuple[str, str, int | None]]) -> list[Change]:
+    """(name, value, position): each is written over the one that is there, by keyword or position; the others put last."""
+    changes: list[Change] = []
+    missing: list[str] = []
+    for name, value, position in options:
+        at = argument(call, name, position)
+        if at is None:
+            missing.append(f"{name}={value}")
+        else:
+            changes.append(site.replace(call.args[at].value, value))
+    return [*changes, *(add_argument(site, call, *missing) if missing else ())]
+
+
+def add_argument(site: Site, call: cst.Call, *contents: str) -> list[Change]:
     """Behind the last argument, on a row of its own where each of them has one; before `**options`."""
     args = call.args
     text = site.text
+    content = ", ".join(contents)
     if not args:
         closing = site.span(call)[1] - 1
         return [site.insert(_back_over_blanks(text, closing), content)]
@@ -285,7 +280,7 @@ def add_argument(site: Site, call: cst.Call, content: str) -> list[Change]:
     if double < len(args):
         start = site.span(args[double])[0]
         if _starts_row(text, start):
-            return [site.insert(start, f"{content},{_newline_and(site, start)}")]
+            return [site.insert(start, "".join(f"{one},{_newline_and(site, start)}" for one in contents))]
         return [site.insert(start, f"{content}, ")]
     start, end = site.span(args[-1])
     comma = isinstance(args[-1].comma, cst.Comma)
@@ -294,7 +289,7 @@ def add_argument(site: Site, call: cst.Call, content: str) -> list[Change]:
         end = _after(text, end, ",")
     if own_rows and _ends_row(text, end):
         row_end = _row_end(text, end)
-        added = f"{_newline_and(site, start)}{content}{',' if comma else ''}"
+        added = ",".join(f"{_newline_and(site, start)}{one}" for one in contents) + ("," if comma else "")
         if comma or row_end == end:
             return [site.insert(row_end, added if comma else f",{added}")]
         return [site.insert(end, ","), site.insert(row_end, added)]
@@ -409,39 +404,30 @@ def statement_before(site: Site, condition: str | None, line: str) -> list[Chang
     return [site.insert(row, "".join(f"{r}{newline}" for r in rows))]
 
 
-def put_under_with(site: Site, count: int) -> list[Change]:
-    """`f()` and the `count` statements below it -> `with f():` and those statements, indented."""
-    line = site.around(cst.SimpleStatementLine)
-    block = next((n for n in reversed(site.around_all) if isinstance(n, (cst.IndentedBlock, cst.Module))), None)
-    if line is None or block is None or len(line.body) > 1:
+def loop(node: object) -> cst.For:
+    if not isinstance(node, cst.For):
         raise NoFix
-    if isinstance(block, cst.Module):
-        raise NoFix  # the tree is only a part of the file
-    at = next(i for i, other in enumerate(block.body) if other is line)
+    return node
+
+
+def first_in_loop(site: Site, condition: str | None, line: str) -> list[Change]:
+    """A statement, under a condition or not, as the first of the loop that the node is."""
+    node = loop(site.node)
+    if not isinstance(node.body, cst.IndentedBlock):
+        raise NoFix
     text = site.text
-    start, end = site.span(line.body[0])
-    last = site.last_offset(block.body[at + count])
-    rows = [text[a:b] for a, b in _rows(text, _next_row(text, end), last)]
-    if any(sign in row for row in rows for sign in ('"""', "'''", "\\")) or text[end : end + 1] == ";":
+    colon = _after(text, site.outer_span(node.iter)[1], ":")
+    if not _ends_row(text, colon):
         raise NoFix
-    unit = block.indent or site.tree.default_indent
-    changes = [site.insert(start, "with "), site.insert(end, ":")]
-    for first, after in _rows(text, _next_row(text, end), last):
-        row = text[first:after]
-        if row.strip():
-            changes.append(site.insert(first + len(row) - len(row.lstrip()), unit))
-    return changes
-
-
-def _rows(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    rows = []
-    while start < end:
-        following = _next_row(text, start)
-        rows.append((start, following))
-        if following == start:
-            break
-        start = following
-    return rows
+    row = _next_row(text, colon)
+    start = site.span(node)[0]
+    outer = text[_row_start(text, start) : start]
+    if outer.strip():
+        raise NoFix
+    unit = node.body.indent or site.tree.default_indent
+    newline = _newline_at(text, row)
+    rows = [line] if condition is None else [condition, f"{unit}{line}"]
+    return [site.insert(row, "".join(f"{outer}{unit}{r}{newline}" for r in rows))]
 
 
 def import_line(source: Source, module: str) -> list[Change]:

@@ -62,6 +62,9 @@ class Workers(NamedTuple):
 def option(script: Script, call: Call, name: str, sure: bool = False) -> Value | None:
     """The value of a loader's option, through `**kwargs` dicts and `partial` too; None when it is not given, Unknown when
     it may be. `sure`: an entry that a dict gets only under a condition does not count."""
+    supposed = script.semantics.supposed.get((id(call), name))
+    if supposed is not None:
+        return supposed
     given = call.argument(position(name), name)
     if given is not None:
         return UNKNOWN if is_open(script, given) else script.value(given)

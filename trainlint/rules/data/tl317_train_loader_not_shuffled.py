@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules.rule import Hit, Note, Rule
+from trainlint.rules import rewrites
+from trainlint.rules.data.supposing import new_codes
+from trainlint.rules.rule import Hit, Note, Rewrite, Rule
 from trainlint.semantic import loading, reading
 from trainlint.semantic.facts import Call, Constant, For
 from trainlint.semantic.feeding import Feed, is_alternative
-from trainlint.semantic.values import Object
+from trainlint.semantic.values import Const, Object
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -49,7 +51,8 @@ class TrainLoaderNotShuffled(Rule):
 
     ## Fix safety
 
-    Unsafe: it changes the order of the data, though that is what is meant.
+    Unsafe: `shuffle=True` changes the order of the data, though that is what is meant. No fix where `shuffle` comes from
+    a variable or from options, where the same loader is evaluated too, and where TL320 would report.
 
     ## Measured by `trainlint verify`
 
@@ -87,7 +90,17 @@ class TrainLoaderNotShuffled(Rule):
             literal = _says_false(call)
             sorted_ = ": its dataset is sorted by class" if by_class else ""
             notes = tuple(Note(f.expr, "its batches are trained on here") for f in feeds[:1])
-            yield Hit(call, {"sorted": sorted_}, Level.WARNING if by_class or literal else None, notes)
+            level = Level.WARNING if by_class or literal else None
+            yield Hit(call, {"sorted": sorted_}, level, notes, rewrite=self._rewrite(script, call))
+
+    def _rewrite(self, script: Script, call: Call) -> Rewrite | None:
+        """None where the option is somebody else's choice, or where the same batches are evaluated too, in their order."""
+        if any(feed.phase != "train" for feed in script.feeding.feeds(call)):
+            return None
+        place = loading.position("shuffle")
+        if new_codes(script, call, "shuffle", Const(True), ("TL320",)):
+            return None
+        return rewrites.pass_option(call, "shuffle", "True", position=place, over=(False,), safe=False)
 
     def _is_shuffled_otherwise(self, script: Script, call: Call, feed: Feed) -> bool:
         """`if deterministic: loader = DataLoader(...)`, `else: loader = DataLoader(..., shuffle=True)`"""

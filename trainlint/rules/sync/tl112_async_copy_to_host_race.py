@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from trainlint.findings import Level
 from trainlint.rules import describe, rewrites
 from trainlint.rules.rule import Hit, Note, Rule
-from trainlint.semantic import landing
+from trainlint.semantic import landing, transfers
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -65,4 +65,6 @@ class AsyncCopyToHostRace(Rule):
         for race in landing.races(script):
             notes = (Note(race.read, "read here"),)
             values = {"call": describe.text(race.copy), "read": describe.text(race.read)}
-            yield Hit(race.copy, values, notes=notes, rewrite=rewrites.drop_arguments(["non_blocking"], safe=True))
+            position = transfers.non_blocking_position(script, race.copy)
+            rewrite = rewrites.drop_option(race.copy, "non_blocking", position, "False", safe=True)
+            yield Hit(race.copy, values, notes=notes, rewrite=rewrite)

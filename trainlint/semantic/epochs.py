@@ -1,0 +1,102 @@
+"""Epoch loops and the names at their head: which of them holds the sampler that is drawn from in the loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trainlint.semantic import loading, sharding, walk
+from trainlint.semantic.contexts import dotted_name, is_self
+from trainlint.semantic.facts import Attribute, Binding, Call, Context, Expr, Name
+from trainlint.semantic.feeding import Feed
+from trainlint.semantic.values import Const, each
+
+if TYPE_CHECKING:
+    from trainlint.semantic.script import Script
+
+_PASS_ON = ("enumerate", "tqdm", "iter")  # what is iterated is their first argument
+
+
+def sampler_at(script: Script, feed: Feed, loader: Call, loop: Context) -> tuple[str, bool] | None:
+    """An expression that holds the distributed sampler of a loader at the head of a loop, and whether it may be None."""
+    held = loading.option(script, loader, "sampler")
+    if held is None:
+        return None
+    values = list(each(held))
+    none = [isinstance(v, Const) and v.value is None for v in values]
+    if not all(n or sharding.is_distributed_sampler(v) for n, v in zip(none, values, strict=True)):
+        return None
+    given = loader.argument(loading.position("sampler"), "sampler")
+    if isinstance(given, Name) and _holds_still(given, loader, loop):
+        return given.id, any(none)
+    if given is not None and _is_attribute(given) and given.context.cls is loop.cls and _is_of_method(loop, loader):
+        return dotted_name(given) or "", any(none)
+    drawn = _drawn(feed.expr)
+    if drawn is None or any(none) or not all(_is_sharded(script, other) for other in feed.loaders):
+        return None
+    same_function = drawn.context.function is loop.function
+    if isinstance(drawn, Name) and same_function and _is_one_value(drawn.id, loop):
+        return f"{drawn.id}.sampler", False
+    if _is_attribute(drawn) and drawn.context.cls is loop.cls and _is_of_method(loop, drawn):
+        return f"{dotted_name(drawn)}.sampler", False
+    return None
+
+
+def _is_sharded(script: Script, loader: Call) -> bool:
+    held = loading.option(script, loader, "sampler")
+    return held is not None and all(sharding.is_distributed_sampler(v) for v in each(held))
+
+
+def _drawn(expr: Expr) -> Expr | None:
+    while isinstance(expr, Call):
+        if expr.attr not in _PASS_ON or not expr.args:
+            return None
+        expr = expr.args[0]
+    return expr
+
+
+def _is_attribute(expr: Expr | None) -> bool:
+    """`self.loader`"""
+    return isinstance(expr, Attribute) and is_self(expr.value, expr.context)
+
+
+def _is_of_method(loop: Context, other: Expr) -> bool:
+    """Whether `self` is the same name in both: methods of one class, not nested functions."""
+    here, there = loop.function, other.context.function
+    if here is None or there is None or here.cls is None or here.cls is not there.cls:
+        return False
+    return bool(here.parameters) and bool(there.parameters) and here.parameters[0].name == there.parameters[0].name
+
+
+def _scope(name: str, loop: Context) -> list[Binding]:
+    """The bindings of a name in the scope that the loop stands in; none where it comes from outside of it."""
+    if loop.function is not None:
+        return loop.function.locals.get(name, [])
+    return loop.module.names.get(name, [])
+
+
+def _holds_still(name: Name, loader: Call, loop: Context) -> bool:
+    """Whether a name that is handed to a loader still holds the same at a loop of the same scope."""
+    if loader.context.function is not loop.function or loader.context.module is not loop.module:
+        return False
+    bindings = _scope(name.id, loop)
+    if loop.function is not None and name.id in loop.function.outer_names:
+        return False
+    return bool(bindings) and all(b.order < loader.order < loop.record.order for b in bindings)
+
+
+def _is_one_value(name: str, loop: Context) -> bool:
+    """Whether a name is bound before the loop and not in it."""
+    bindings = _scope(name, loop)
+    return bool(bindings) and all(b.order < loop.record.order for b in bindings)
+
+
+def is_read(name: str, loop: Context) -> bool:
+    return any(isinstance(e, Name) and e.id == name and e.context.within(loop) for e in walk.of_module(loop.module))
+
+
+def is_unused(name: str, loop: Context) -> bool:
+    """Whether no code of the function around a loop, or of the module, speaks of a name."""
+    return not any(
+        isinstance(e, Name) and e.id == name and (loop.function is None or e.context.function is loop.function)
+        for e in walk.of_module(loop.module)
+    )
