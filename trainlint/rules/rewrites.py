@@ -35,11 +35,18 @@ def pass_keyword(name: str, value: str, *, safe: bool, instead: Rewrite | None =
 
 
 def pass_option(
-    call: Call, name: str, value: str, *, position: int | None = None, over: tuple[object, ...] = (), safe: bool
+    call: Call,
+    name: str,
+    value: str,
+    *,
+    position: int | None = None,
+    over: tuple[object, ...] = (),
+    absent: bool = False,
+    safe: bool,
 ) -> Rewrite | None:
     """As `pass_keyword`, also where the option is passed by position. None where it may come from `**options`, or is
     given as something other than one of the literals `over`: then somebody else decides over it."""
-    return pass_options(call, [Option(name, value, position, over)], safe=safe)
+    return pass_options(call, [Option(name, value, position, over, absent)], safe=safe)
 
 
 class Option(NamedTuple):
@@ -49,13 +56,14 @@ class Option(NamedTuple):
     value: str
     position: int | None = None
     over: tuple[object, ...] = ()
+    absent: bool = False  # where the call has no such argument, its `**options` are known to have none either
 
 
 def pass_options(call: Call, options: Sequence[Option], *, safe: bool, needs: str | None = None) -> Rewrite | None:
     """As `pass_option`, several at once; `needs` is a module that must be imported for it."""
     for option in options:
         given = call.argument(option.position, option.name)
-        if call.unpacks if given is None else not _is_literal(given, option.over):
+        if (call.unpacks and not option.absent) if given is None else not _is_literal(given, option.over):
             return None
     wanted = [(option.name, option.value, option.position) for option in options]
 

@@ -8,7 +8,7 @@ from trainlint.semantic import loading, sharding, walk
 from trainlint.semantic.contexts import dotted_name, is_self
 from trainlint.semantic.facts import Attribute, Binding, Call, Context, Expr, Name
 from trainlint.semantic.feeding import Feed
-from trainlint.semantic.values import Const, each
+from trainlint.semantic.values import Const, Object, each
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -30,15 +30,22 @@ def sampler_at(script: Script, feed: Feed, loader: Call, loop: Context) -> tuple
         return given.id, any(none)
     if given is not None and _is_attribute(given) and given.context.cls is loop.cls and _is_of_method(loop, loader):
         return dotted_name(given) or "", any(none)
-    drawn = _drawn(feed.expr)
-    if drawn is None or any(none) or not all(_is_sharded(script, other) for other in feed.loaders):
+    if any(none) or not all(_is_sharded(script, other) for other in feed.loaders):
         return None
-    same_function = drawn.context.function is loop.function
-    if isinstance(drawn, Name) and same_function and _is_one_value(drawn.id, loop):
-        return f"{drawn.id}.sampler", False
-    if _is_attribute(drawn) and drawn.context.cls is loop.cls and _is_of_method(loop, drawn):
+    for expr in walk.of_module(loop.module):
+        if isinstance(expr, Name) and _is_one_of(script, expr, feed) and expr.context.within(loop):
+            if expr.context.function is loop.function and _is_one_value(expr.id, loop):
+                return f"{expr.id}.sampler", False
+    drawn = _drawn(feed.expr)
+    if drawn is not None and _is_attribute(drawn) and drawn.context.cls is loop.cls and _is_of_method(loop, drawn):
         return f"{dotted_name(drawn)}.sampler", False
     return None
+
+
+def _is_one_of(script: Script, name: Name, feed: Feed) -> bool:
+    """Whether a name holds one of the loaders that are drawn from at a place, whatever the way there."""
+    values = list(each(script.value(name)))
+    return bool(values) and all(isinstance(v, Object) and any(v.call is c for c in feed.loaders) for v in values)
 
 
 def _is_sharded(script: Script, loader: Call) -> bool:
@@ -91,7 +98,7 @@ def _is_one_value(name: str, loop: Context) -> bool:
 
 
 def is_read(name: str, loop: Context) -> bool:
-    return any(isinstance(e, Name) and e.id == name and e.context.within(loop) for e in walk.of_module(loop.module))
+    return any(e.id == name and e.context.within(loop) for e in walk.names_read(loop.module))
 
 
 def is_unused(name: str, loop: Context) -> bool:

@@ -81,7 +81,7 @@ def option(script: Script, call: Call, name: str, sure: bool = False) -> Value |
                     found = table.get(name)
                     if not isinstance(found, Unknown):
                         return found
-                    unknown = unknown or not table.complete
+                    unknown = unknown or not table.complete or any(key == name for key, _ in table.items)
                 else:
                     unknown = True
     return UNKNOWN if unknown else None

@@ -22,11 +22,9 @@ from trainlint.semantic.facts import (
     Handler,
     If,
     Import,
-    Mapping,
     Module,
     Name,
     Operator,
-    Sequence,
     Statement,
 )
 
@@ -104,7 +102,7 @@ def _is_guard(statement: Statement) -> bool:
 def _is_plain(statement: Statement) -> bool:
     """A docstring, or a name for a value that is written out: `EPOCHS = 20`."""
     value = getattr(statement, "value", None) if isinstance(statement, (Assign, Evaluate)) else None
-    return value is not None and all(isinstance(e, (Constant, Sequence, Mapping, Operator)) for e in walk.inside(value))
+    return value is not None and all(isinstance(e, (Constant, Operator)) for e in walk.inside(value))
 
 
 def _read_by_workers(script: Script, module: Module) -> set[str]:

@@ -77,9 +77,9 @@ class LoadWithoutMapLocation(Rule):
             yield Hit(call, values, level, rewrite=self._rewrite(script, call))
 
     def _rewrite(self, script: Script, call: Call) -> Rewrite | None:
-        return rewrites.pass_option(
-            call, "map_location", '"cpu"', position=1, over=(None,), safe=_only_loaded(script, call)
-        )
+        absent = arguments.given(script.inference, call, "map_location", 1) is None
+        safe = _only_loaded(script, call)
+        return rewrites.pass_option(call, "map_location", '"cpu"', position=1, over=(None,), absent=absent, safe=safe)
 
     def _is_missing(self, script: Script, call: Call) -> bool:
         held = arguments.given(script.inference, call, "map_location", 1)

@@ -91,10 +91,18 @@ class LoaderWithoutWorkers(Rule):
         if count is None and not rewrites.is_free(script, "os", call):
             return None
         place = loading.position("num_workers")
-        options = [rewrites.Option("num_workers", f"min(8, {count or 'os.cpu_count'}() or 1)", place, (0,))]
+
+        def absent(name: str) -> bool:
+            return loading.option(script, call, name) is None
+
+        options = [
+            rewrites.Option(
+                "num_workers", f"min(8, {count or 'os.cpu_count'}() or 1)", place, (0,), absent("num_workers")
+            )
+        ]
         more = new_codes(script, call, "num_workers", Number("int"), _ABOUT_WORKERS)
         if "TL305" in more:  # drawn from epoch after epoch
-            options.append(rewrites.Option("persistent_workers", "True", None, (False,)))
+            options.append(rewrites.Option("persistent_workers", "True", None, (False,), absent("persistent_workers")))
         if more - {"TL305"}:
             return None
         return rewrites.pass_options(call, options, safe=False, needs="os" if count is None else None)

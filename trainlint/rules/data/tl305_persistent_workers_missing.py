@@ -83,19 +83,16 @@ class PersistentWorkersMissing(Rule):
     def _rewrite(self, script: Script, call: Call, workers: loading.Workers) -> Rewrite | None:
         """Where somebody may ask for no workers, the option must follow: with none it raises."""
         given = call.argument(loading.position("num_workers"), "num_workers")
-        if given is None:
-            return None
+        held = loading.option(script, call, "num_workers")
         value = "True"
-        counts = list(each(script.value(given)))
-        fixed = (
-            all(isinstance(c, Const) for c in counts) and not workers.settable and not loading.is_open(script, given)
-        )
-        if not fixed and not _counts_processors(script, given):
-            name = dotted_name(given)
+        fixed = held is not None and all(isinstance(c, Const) for c in each(held)) and not workers.settable
+        if not fixed and (given is None or not _counts_processors(script, given)):
+            name = dotted_name(given) if given is not None else None
             if name is None:
                 return None
             value = f"{name} > 0"
-        return rewrites.pass_option(call, "persistent_workers", value, over=(False,), safe=False)
+        absent = loading.option(script, call, "persistent_workers") is None
+        return rewrites.pass_option(call, "persistent_workers", value, over=(False,), absent=absent, safe=False)
 
 
 def _counts_processors(script: Script, expr: Expr) -> bool:

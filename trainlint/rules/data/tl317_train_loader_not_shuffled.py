@@ -100,7 +100,8 @@ class TrainLoaderNotShuffled(Rule):
         place = loading.position("shuffle")
         if new_codes(script, call, "shuffle", Const(True), ("TL320",)):
             return None
-        return rewrites.pass_option(call, "shuffle", "True", position=place, over=(False,), safe=False)
+        absent = loading.option(script, call, "shuffle") is None
+        return rewrites.pass_option(call, "shuffle", "True", position=place, over=(False,), absent=absent, safe=False)
 
     def _is_shuffled_otherwise(self, script: Script, call: Call, feed: Feed) -> bool:
         """`if deterministic: loader = DataLoader(...)`, `else: loader = DataLoader(..., shuffle=True)`"""
