@@ -430,62 +430,6 @@ def first_in_loop(site: Site, condition: str | None, line: str) -> list[Change]:
     return [site.insert(row, "".join(f"{outer}{unit}{r}{newline}" for r in rows))]
 
 
-def import_line(source: Source, module: str) -> list[Change]:
-    """`import module` among the imports at the head of the file; behind docstring and `__future__` imports."""
-    import ast
-
-    from trainlint.semantic.from_ast import parse
-
-    tree = parse(source.text, source.path)
-    head: list[ast.stmt] = []
-    after: ast.stmt | None = None
-    for statement in tree.body:
-        docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant) and not head
-        if docstring or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
-            after = statement
-        elif isinstance(statement, (ast.Import, ast.ImportFrom)):
-            if head and statement.lineno > (head[-1].end_lineno or 0) + 1:
-                break
-            head.append(statement)
-        else:
-            break
-    newline = source.newline
-    starts = source.row_starts
-    if not head:
-        if after is None:
-            row = _first_code_row(source)
-            return [Change(starts[row - 1], starts[row - 1], f"import {module}{newline}{newline}")]
-        return [_below(source, after.end_lineno or 1, f"{newline}import {module}{newline}")]
-    for statement in head:
-        if not isinstance(statement, ast.Import) or statement.names[0].name > module:
-            if statement.col_offset or not _alone(head, statement):
-                raise NoFix
-            at = starts[statement.lineno - 1]
-            return [Change(at, at, f"import {module}{newline}")]
-    return [_below(source, head[-1].end_lineno or 1, f"import {module}{newline}")]
-
-
-def _alone(head: Sequence[object], statement: object) -> bool:
-    rows = [getattr(other, "lineno", 0) for other in head if other is not statement]
-    return getattr(statement, "lineno", 0) not in rows
-
-
-def _below(source: Source, row: int, content: str) -> Change:
-    if row < len(source.row_starts):
-        at = source.row_starts[row]
-        return Change(at, at, content)
-    at = len(source.text)
-    return Change(at, at, source.newline + content.rstrip("\r\n"))
-
-
-def _first_code_row(source: Source) -> int:
-    """The row below a shebang line, coding cookie and leading comments."""
-    row = 1
-    while row < len(source.row_starts) and source.line(row).lstrip().startswith("#"):
-        row += 1
-    return row
-
-
 # ----------------------------------------------------------------------------------------------------------- text
 
 

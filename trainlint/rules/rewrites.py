@@ -68,11 +68,11 @@ def pass_options(call: Call, options: Sequence[Option], *, safe: bool, needs: st
     wanted = [(option.name, option.value, option.position) for option in options]
 
     def edit(site: Site) -> Iterable[Change]:
-        from trainlint import rewriting
+        from trainlint import importing, rewriting
 
         yield from rewriting.set_options(site, site.call, wanted)
         if needs is not None:
-            yield from rewriting.import_line(site.source, needs)
+            yield from importing.import_line(site.source, needs)
 
     said = " and ".join(f"`{option.name}={option.value}`" for option in options)
     return Rewrite(safe, f"Pass {said}", edit)
@@ -168,13 +168,13 @@ def deep_copy(script: Script, call: Call) -> Rewrite | None:
         return None
 
     def edit(site: Site) -> Iterable[Change]:
-        from trainlint import rewriting
+        from trainlint import importing, rewriting
 
         changes = rewriting.around_shallow_copy(site)
         if changes:
             return changes
         changes = rewriting.wrapped(site, site.call, function or "copy.deepcopy")
-        return changes if function else [*changes, *rewriting.import_line(site.source, "copy")]
+        return changes if function else [*changes, *importing.import_line(site.source, "copy")]
 
     return Rewrite(False, "Keep a copy", edit)
 
