@@ -13,7 +13,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from trainlint.rewriting import Change, NoFix, Site
-from trainlint.semantic.facts import Statement
+from trainlint.semantic.facts import Evaluate, Statement
 from trainlint.semantic.libcst_spans import node_spans
 from trainlint.source import Source
 
@@ -30,9 +30,12 @@ def put_under_with(site: Site, meant: Sequence[Statement]) -> list[Change]:
         raise NoFix
     start, end = site.span(line.body[0])
     row = _row(site.source, start)
-    spans = [rows_of(site, statement) for statement in meant]
     if site.source.is_notebook:
-        spans = [rows for rows in spans if site.source.cell_place(rows[1])[0] == site.source.cell_place(row)[0]]
+        cell = site.source.cell_place(row)[0]
+        meant = [s for s in meant if site.source.cell_place(rows_of(site, s)[1])[0] == cell]
+        if meant and isinstance(meant[-1], Evaluate) and getattr(meant[-1].value, "attr", "") != "print":
+            meant = meant[:-1]  # the notebook shows what the last row of a cell gives, unless it stands in a block
+    spans = [rows_of(site, statement) for statement in meant]
     rest = site.source.line(row)[end - site.source.row_starts[row - 1] :].strip()
     if not spans or spans[0][0] <= row or (rest and not rest.startswith("#")):
         raise NoFix
@@ -62,7 +65,8 @@ def put_under_guard(site: Site, statements: Sequence[Statement]) -> list[Change]
     head, *others = changes
     if head.start != start:
         raise NoFix
-    return [head._replace(content=f'if __name__ == "__main__":{source.newline}{head.content}'), *others]
+    gap = source.newline if first - 1 == limit else ""
+    return [head._replace(content=f'{gap}if __name__ == "__main__":{source.newline}{head.content}'), *others]
 
 
 def rows_of(site: Site, statement: Statement) -> tuple[int, int]:
@@ -96,7 +100,8 @@ def _indented(source: Source, first: int, last: int, unit: str | None = None) ->
             continue
         if unit.startswith("\t") and " " in blank and row in layout.statements:
             raise NoFix  # a tab behind spaces counts for less
-        offset = source.row_starts[row - 1] + len(blank)
+        # a row that goes on keeps its alignment
+        offset = source.row_starts[row - 1] + (len(blank) if row in layout.statements else 0)
         changes.append(Change(offset, offset, unit))
     return changes
 

@@ -6,32 +6,31 @@ from typing import TYPE_CHECKING
 
 from trainlint.semantic import loading, sharding, walk
 from trainlint.semantic.contexts import dotted_name, is_self
-from trainlint.semantic.facts import Attribute, Binding, Call, Context, Expr, Name
+from trainlint.semantic.facts import Attribute, Binding, Call, Conditional, Constant, Context, Expr, Name
 from trainlint.semantic.feeding import Feed
 from trainlint.semantic.values import Const, Object, each
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
+_DEEPEST = 4
 _PASS_ON = ("enumerate", "tqdm", "iter")  # what is iterated is their first argument
 
 
 def sampler_at(script: Script, feed: Feed, loader: Call, loop: Context) -> tuple[str, bool] | None:
     """An expression that holds the distributed sampler of a loader at the head of a loop, and whether it may be None."""
-    held = loading.option(script, loader, "sampler")
-    if held is None:
-        return None
-    values = list(each(held))
-    none = [isinstance(v, Const) and v.value is None for v in values]
-    if not all(n or sharding.is_distributed_sampler(v) for n, v in zip(none, values, strict=True)):
-        return None
     given = loader.argument(loading.position("sampler"), "sampler")
-    if isinstance(given, Name) and _holds_still(given, loader, loop):
-        return given.id, any(none)
-    if given is not None and _is_attribute(given) and given.context.cls is loop.cls and _is_of_method(loop, loader):
-        return dotted_name(given) or "", any(none)
-    if any(none) or not all(_is_sharded(script, other) for other in feed.loaders):
+    if given is None or not _is_sharded(script, loader):
         return None
+    may_be_none = _may_be_none(script, given)
+    if isinstance(given, Name) and _holds_still(given, loader, loop):
+        return given.id, may_be_none
+    if _is_attribute(given) and given.context.cls is loop.cls and _is_of_method(loop, loader):
+        return dotted_name(given) or "", may_be_none
+    for other in feed.loaders:
+        own = other.argument(loading.position("sampler"), "sampler")
+        if own is None or _may_be_none(script, own) or not _is_sharded(script, other):
+            return None
     for expr in walk.of_module(loop.module):
         if isinstance(expr, Name) and _is_one_of(script, expr, feed) and expr.context.within(loop):
             if expr.context.function is loop.function and _is_one_value(expr.id, loop):
@@ -49,8 +48,29 @@ def _is_one_of(script: Script, name: Name, feed: Feed) -> bool:
 
 
 def _is_sharded(script: Script, loader: Call) -> bool:
+    """Whether the sampler of a loader is a distributed one, or None."""
     held = loading.option(script, loader, "sampler")
-    return held is not None and all(sharding.is_distributed_sampler(v) for v in each(held))
+    return held is not None and all(
+        sharding.is_distributed_sampler(v) or (isinstance(v, Const) and v.value is None) for v in each(held)
+    )
+
+
+def _may_be_none(script: Script, expr: Expr, depth: int = 0) -> bool:
+    """Whether some way gives None, or not all ways are seen: `DistributedSampler(data) if distributed else None`."""
+    if depth > _DEEPEST or isinstance(expr, Constant):
+        return True
+    if isinstance(expr, Conditional):
+        return any(_may_be_none(script, arm, depth + 1) for arm in (expr.body, expr.orelse))
+    if isinstance(expr, Call):
+        functions = script.callees(expr)
+        if all(f.name == "__init__" for f in functions):
+            return False
+        returned = [r.value for f in functions for r in f.returns]
+        return any(value is None or _may_be_none(script, value, depth + 1) for value in returned)
+    found = loading.definitions(script, expr)
+    return not found or any(
+        b.how != "assign" or b.path or b.value is None or _may_be_none(script, b.value, depth + 1) for b in found
+    )
 
 
 def _drawn(expr: Expr) -> Expr | None:
@@ -61,7 +81,7 @@ def _drawn(expr: Expr) -> Expr | None:
     return expr
 
 
-def _is_attribute(expr: Expr | None) -> bool:
+def _is_attribute(expr: Expr) -> bool:
     """`self.loader`"""
     return isinstance(expr, Attribute) and is_self(expr.value, expr.context)
 

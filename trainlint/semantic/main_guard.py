@@ -48,7 +48,7 @@ def run_of(script: Script, loader: Call) -> tuple[Statement, ...]:
     if any(_defines(statement) or _is_guard(statement) for statement in body[first:]):
         return ()
     start = max((i + 1 for i in range(first) if _defines(body[i]) or isinstance(body[i], Import)), default=0)
-    while start < first and _is_plain(body[start]):
+    while start < first and _is_plain(module, body[start]):
         start += 1
     needed = _read_by_workers(script, module)
     for name, bindings in module.names.items():
@@ -99,10 +99,13 @@ def _is_guard(statement: Statement) -> bool:
     )
 
 
-def _is_plain(statement: Statement) -> bool:
-    """A docstring, or a name for a value that is written out: `EPOCHS = 20`."""
+def _is_plain(module: Module, statement: Statement) -> bool:
+    """A docstring, or a name for a value that is written out, once: `EPOCHS = 20`."""
     value = getattr(statement, "value", None) if isinstance(statement, (Assign, Evaluate)) else None
-    return value is not None and all(isinstance(e, (Constant, Operator)) for e in walk.inside(value))
+    if value is None or not all(isinstance(e, (Constant, Operator)) for e in walk.inside(value)):
+        return False
+    targets = statement.targets if isinstance(statement, Assign) else ()
+    return all(isinstance(t, Name) and len(module.names.get(t.id, ())) == 1 for t in targets)
 
 
 def _read_by_workers(script: Script, module: Module) -> set[str]:
@@ -119,11 +122,19 @@ def _read_by_workers(script: Script, module: Module) -> set[str]:
     handed = {name.id for name in walk.names_read(module) if id(name) not in called}
     functions.update((id(f), f) for f in module.functions if f.cls is None and f.name in handed)
     everything = {id(f) for f, _ in reading.entered(script, list(functions.values()))}
-    return {
-        name.id
-        for name in walk.names_read(module)
-        if any(frame.kind == "function" and id(frame.record) in everything for frame in name.context.frames())
-    }
+    return {name.id for name in walk.names_read(module) if any(id(f) in everything for f in _around(name))}
+
+
+def _around(name: Name) -> list[Function]:
+    """The functions around a name that is none of their own."""
+    found: list[Function] = []
+    for frame in name.context.frames():
+        if frame.kind == "function":
+            function: Function = frame.record
+            if name.id in function.locals and name.id not in function.outer_names:
+                return []
+            found.append(function)
+    return found
 
 
 def _runs_before(script: Script, module: Module, start: int) -> bool:

@@ -43,7 +43,8 @@ class LoadWithoutMapLocation(Rule):
     ## Fix safety
 
     Unsafe in general: tensors that are used as they were loaded are then on the CPU. Safe where all that happens to the
-    loaded object is `load_state_dict`, without `assign=True` and not one that the project wrote.
+    loaded object is `load_state_dict`, and not one that the project wrote. No fix with `assign=True`, which would leave the
+    parameters on the CPU.
 
     ## Measured by `trainlint verify`
 
@@ -77,6 +78,8 @@ class LoadWithoutMapLocation(Rule):
             yield Hit(call, values, level, rewrite=self._rewrite(script, call))
 
     def _rewrite(self, script: Script, call: Call) -> Rewrite | None:
+        if any(load.argument(2, "assign") is not None for load in _loading(call)):
+            return None  # the tensors as they were loaded become the parameters
         absent = arguments.given(script.inference, call, "map_location", 1) is None
         safe = _only_loaded(script, call)
         return rewrites.pass_option(call, "map_location", '"cpu"', position=1, over=(None,), absent=absent, safe=safe)
@@ -123,6 +126,16 @@ def _only_loaded(script: Script, call: Call) -> bool:
         if isinstance(e, Name) and e.id == target.id and e is not target and (function is None or _is_inside(e, call))
     ]
     return bool(uses) and all(id(use) in harmless for use in uses)
+
+
+def _loading(call: Call) -> Iterator[Call]:
+    """The `load_state_dict` calls that get what a call has loaded, or may get it."""
+    statement = call.statement
+    names = {t.id for t in statement.targets if isinstance(t, Name)} if isinstance(statement, Assign) else set()
+    for load in call.context.module.calls_by_attr.get("load_state_dict", ()):
+        for found in _named(load.args[0]) if load.args else ():
+            if found is call or (isinstance(found, Name) and found.id in names):
+                yield load
 
 
 def _copies(script: Script, load: Call) -> bool:

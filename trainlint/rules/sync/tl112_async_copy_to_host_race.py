@@ -59,7 +59,7 @@ class AsyncCopyToHostRace(Rule):
     message = "{call} is read by {read} before the copy is known to be done"
     why = "the host does not wait for the device, so it can read what lay in that memory before"
     help = "drop non_blocking=True, or call torch.cuda.synchronize() (or wait for an event) before the read"
-    triggers = ((b"non_blocking",),)
+    triggers = ((b"non_blocking",), (b".to(", b"cpu", b"True"), (b".copy_(", b"True"))
 
     def check(self, script: Script) -> Iterator[Hit]:
         for race in landing.races(script):
