@@ -185,7 +185,22 @@ def workers(script: Script, call: Call) -> Workers | None:
             lowest, some = min(lowest, 1), True
         else:
             return None
-    return Workers(lowest, some, settable)
+    return Workers(lowest if _is_always_given(script, call, "num_workers") else 0, some, settable)
+
+
+def _is_always_given(script: Script, call: Call, name: str) -> bool:
+    """Not only in one of several dicts: `options = {"num_workers": 4} if cuda else {}`."""
+    if call.argument(position(name), name) is not None or not any(k.name is None for k in call.keywords):
+        return True
+    return any(
+        all(
+            isinstance(held, Table)
+            and any(key == name for key, _ in updated(script.inference, keyword.value, held, sure=True).items)
+            for held in each(script.value(keyword.value))
+        )
+        for keyword in call.keywords
+        if keyword.name is None
+    )
 
 
 def depends_on_platform(script: Script, call: Call) -> bool:

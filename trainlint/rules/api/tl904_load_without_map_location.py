@@ -13,6 +13,8 @@ from trainlint.semantic.values import Const, Object, each
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
+_OF_MODULES = ("eval", "train", "forward", "generate", "parameters")
+
 
 class LoadWithoutMapLocation(Rule):
     """`torch.load` without `map_location` puts every tensor back on the device that it was saved from.
@@ -43,8 +45,8 @@ class LoadWithoutMapLocation(Rule):
     ## Fix safety
 
     Unsafe in general: tensors that are used as they were loaded are then on the CPU. Safe where all that happens to the
-    loaded object is `load_state_dict`, and not one that the project wrote. No fix with `assign=True`, which would leave the
-    parameters on the CPU.
+    loaded object is `load_state_dict`, and not one that the project wrote. No fix with `assign=True`, or for a whole module
+    that is not moved afterwards: both would stay on the CPU.
 
     ## Measured by `trainlint verify`
 
@@ -80,6 +82,8 @@ class LoadWithoutMapLocation(Rule):
     def _rewrite(self, script: Script, call: Call) -> Rewrite | None:
         if any(load.argument(2, "assign") is not None for load in _loading(call)):
             return None  # the tensors as they were loaded become the parameters
+        if _runs_as_loaded(call):
+            return None
         absent = arguments.given(script.inference, call, "map_location", 1) is None
         safe = _only_loaded(script, call)
         return rewrites.pass_option(call, "map_location", '"cpu"', position=1, over=(None,), absent=absent, safe=safe)
@@ -126,6 +130,18 @@ def _only_loaded(script: Script, call: Call) -> bool:
         if isinstance(e, Name) and e.id == target.id and e is not target and (function is None or _is_inside(e, call))
     ]
     return bool(uses) and all(id(use) in harmless for use in uses)
+
+
+def _runs_as_loaded(call: Call) -> bool:
+    """Whether a whole module is loaded and used without a move: it would then stay on the CPU."""
+    statement = call.statement
+    names = {t.id for t in statement.targets if isinstance(t, Name)} if isinstance(statement, Assign) else set()
+    calls = call.context.module.calls
+    own = [c for c in calls if isinstance(c.receiver, Name) and c.receiver.id in names]
+    used = any(c.attr in _OF_MODULES for c in own) or any(
+        isinstance(c.callee, Name) and c.callee.id in names for c in calls
+    )
+    return used and not any(c.attr in ("to", "cuda") for c in own)
 
 
 def _loading(call: Call) -> Iterator[Call]:
