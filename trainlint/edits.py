@@ -137,18 +137,12 @@ def _untouched(tree: ast.Module, text: str, spans: Sequence[tuple[int, int]]) ->
     found: list[str] = []
     for depth, statement in _statements(tree.body, 0):
         start, end = _own_part(statement, offsets)
-        # what stands behind another statement in its row is indented with it
-        start = min(start, offsets.code_of(statement.lineno)) if _is_indented(statement, offsets, spans) else start
+        code, row = offsets.code_of(statement.lineno), offsets.of(statement.lineno, 0)
+        if start > code and any(first <= code and row <= last for first, last in spans):
+            start = row  # it stands behind another statement, and is indented with it
         if not any(start <= last and first <= end for first, last in spans):
             found.append(f"{depth} {_header(statement)}")
     return found
-
-
-def _is_indented(statement: ast.stmt, offsets: _Offsets, spans: Sequence[tuple[int, int]]) -> bool:
-    """Whether the white space that the row of a statement starts with has changed."""
-    code = offsets.code_of(statement.lineno)
-    row = offsets.of(statement.lineno, 0)
-    return any(first <= code and row <= last for first, last in spans)
 
 
 def _statements(body: Sequence[ast.stmt], depth: int) -> Iterator[tuple[int, ast.stmt]]:

@@ -41,8 +41,9 @@ def untouched(text: str, spans: Sequence[tuple[int, int]]) -> list[str] | None:
         own = text[start : min([end, *(s for s in starts if s > start)])].rstrip()
         row = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
         code = row + len(text[row:start]) - len(text[row:start].lstrip())
-        indented = any(first <= code and row <= last for first, last in spans)
-        first_touched = min(start, code) if indented else start
+        first_touched = start
+        if start > code and any(first <= code and row <= last for first, last in spans):
+            first_touched = row  # it stands behind another statement, and is indented with it
         if not any(first_touched <= last and first <= start + len(own) for first, last in spans):
             found.append(f"{depth} {own}")
     return found
