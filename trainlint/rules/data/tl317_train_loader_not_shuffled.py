@@ -45,14 +45,15 @@ class TrainLoaderNotShuffled(Rule):
 
     ## When it is silent
 
-    Time series, streams (IterableDataset, webdataset), state carried over from batch to batch; a sampler; a `shuffle`
+    Time series, streams (IterableDataset, webdataset, `batch_size=None`), state carried over from batch to batch; a sampler; a `shuffle`
     that is not known or that a caller turns on. Advice, unless the dataset is sorted by class or `shuffle=False`
     stands literally on the loader that backward is fed from.
 
     ## Fix safety
 
     Unsafe: `shuffle=True` changes the order of the data, though that is what is meant. No fix where `shuffle` comes from
-    a variable or from options, where the same loader is evaluated too, and where TL320 would report.
+    a variable or from options, where the dataset is not known to be read by index, where the same loader is evaluated too,
+    and where TL320 would report.
 
     ## Measured by `trainlint verify`
 
@@ -82,7 +83,7 @@ class TrainLoaderNotShuffled(Rule):
             if any(self._is_shuffled_otherwise(script, call, feed) for feed in feeds):
                 continue
             found = loading.datasets(script, call)
-            if any(loading.is_iterable_style(script, d) for d in found) or self._in_order(script, call, found, feeds):
+            if self._streams(script, call, found) or self._in_order(script, call, found, feeds):
                 continue
             by_class = bool(found) and all(_is_sorted(script, d) for d in found)
             if not by_class and not self._is_map_style(script, call, found):
@@ -91,11 +92,12 @@ class TrainLoaderNotShuffled(Rule):
             sorted_ = ": its dataset is sorted by class" if by_class else ""
             notes = tuple(Note(f.expr, "its batches are trained on here") for f in feeds[:1])
             level = Level.WARNING if by_class or literal else None
-            yield Hit(call, {"sorted": sorted_}, level, notes, rewrite=self._rewrite(script, call))
+            yield Hit(call, {"sorted": sorted_}, level, notes, rewrite=self._rewrite(script, call, found))
 
-    def _rewrite(self, script: Script, call: Call) -> Rewrite | None:
-        """None where the option is somebody else's choice, or where the same batches are evaluated too, in their order."""
-        if any(feed.phase != "train" for feed in script.feeding.feeds(call)):
+    def _rewrite(self, script: Script, call: Call, found: list[Object]) -> Rewrite | None:
+        """None where the option is somebody else's choice, where the dataset may be a stream, or where the same batches
+        are evaluated too, in their order."""
+        if not _has_items(script, found) or any(feed.phase != "train" for feed in script.feeding.feeds(call)):
             return None
         place = loading.position("shuffle")
         if new_codes(script, call, "shuffle", Const(True), ("TL320",)):
@@ -115,14 +117,14 @@ class TrainLoaderNotShuffled(Rule):
 
     def _is_map_style(self, script: Script, call: Call, found: list[Object]) -> bool:
         """Known to have an order that shuffling would change, or said to be shuffled not."""
-        if _says_false(call):
+        return _says_false(call) or _has_items(script, found)
+
+    def _streams(self, script: Script, call: Call, found: list[Object]) -> bool:
+        """`batch_size=None`: the dataset makes the batches, and shuffles them if anybody does."""
+        given = call.argument(1, "batch_size")
+        if isinstance(given, Constant) and given.value is None:
             return True
-        for dataset in found:
-            if dataset.cls is not None and script.inference.method(dataset.cls, "__getitem__") is not None:
-                return True
-            if dataset.cls is None and dataset.name.startswith(("torchvision.datasets.", "torch.utils.data.")):
-                return True
-        return False
+        return any(loading.is_iterable_style(script, dataset) for dataset in found)
 
     def _in_order(self, script: Script, call: Call, found: list[Object], feeds: list[Feed]) -> bool:
         """Batches whose order means something."""
@@ -148,6 +150,16 @@ class TrainLoaderNotShuffled(Rule):
             if inside and any(not b.context.within(feed.frame) for b in bindings):
                 return True
         return False
+
+
+def _has_items(script: Script, found: list[Object]) -> bool:
+    """Whether a dataset is known to be read by index."""
+    for dataset in found:
+        if dataset.cls is not None and script.inference.method(dataset.cls, "__getitem__") is not None:
+            return True
+        if dataset.cls is None and dataset.name.startswith(("torchvision.datasets.", "torch.utils.data.")):
+            return True
+    return False
 
 
 def _says_false(call: Call) -> bool:

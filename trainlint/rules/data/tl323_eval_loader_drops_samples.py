@@ -8,6 +8,7 @@ from trainlint.rules import rewrites
 from trainlint.rules.rule import Hit, Note, Rewrite, Rule
 from trainlint.semantic import loading, reading
 from trainlint.semantic.facts import Call
+from trainlint.semantic.feeding import is_for_training
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -38,8 +39,8 @@ class EvalLoaderDropsSamples(Rule):
 
     ## When it is silent
 
-    Loaders that are trained on, also by other callers of the same function; a value that is not known or depends on the
-    split.
+    Loaders that are trained on, also by other callers of the same function, or that are named so; a value that is not
+    known or depends on the split.
 
     ## Fix safety
 
@@ -67,6 +68,8 @@ class EvalLoaderDropsSamples(Rule):
         for call, _ in loading.loaders(script):
             if not loading.truthy(loading.option(script, call, "drop_last")):
                 continue
+            if is_for_training(call):
+                continue  # by another library than torch
             feeds = script.feeding.feeds(call)
             if any(f.phase == "train" for f in feeds):
                 feeds = []
