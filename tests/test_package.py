@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from trainlint.cli.check import command as check
+from trainlint.cli.check_command import command as check
 from trainlint.configuration import Reader
 
 ROOT = Path(__file__).resolve().parents[1]

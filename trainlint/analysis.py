@@ -6,7 +6,7 @@ import gc
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainlint.findings import Finding, Fix, Place, Related
@@ -135,8 +135,8 @@ class Analysis:
                 places.want(script.module, raw.hit.record)
                 if raw.hit.until is not None:
                     places.want(script.module, raw.hit.until)
-                if raw.hit.rewrite is not None and raw.hit.rewrite.at is not None:
-                    places.want(script.module, raw.hit.rewrite.at)
+                for record in _worked_on(raw.hit.rewrite):
+                    places.want(script.module, record)
                 for note in raw.hit.notes:
                     places.want(note.record.context.module, note.record)
         places.resolve()
@@ -239,14 +239,17 @@ def _fix_of(source: Source, places: _Places, rewrites: Sequence[tuple[Hit, Rewri
         return None
     from trainlint.rewriting import NoFix, Site, edits_of
 
+    def site_of(record: Record) -> Site:
+        found = places.confirmed(record)
+        if found.node is None or found.tree is None:
+            raise NoFix
+        return Site(found.node, found.tree, found.row, source, site_of)
+
     done: list[Rewrite] = []
     changes: list[Change] = []
     for hit, rewrite in rewrites:
-        found = places.confirmed(rewrite.at or hit.record)
-        if found.node is None or found.tree is None:
-            continue
         try:
-            own = list(rewrite.edit(Site(found.node, found.tree, found.row, source)))
+            own = list(rewrite.edit(site_of(rewrite.at or hit.record)))
             edits_of([*changes, *own], source)
         except (NoFix, ParseError):
             continue
@@ -255,6 +258,14 @@ def _fix_of(source: Source, places: _Places, rewrites: Sequence[tuple[Hit, Rewri
     if not changes:
         return None
     return Fix(all(rewrite.safe for rewrite in done), done[0].message, edits_of(changes, source))
+
+
+def _worked_on(rewrite: Rewrite | None) -> Iterator[Record]:
+    if rewrite is not None:
+        if rewrite.at is not None:
+            yield rewrite.at
+        yield from rewrite.others
+        yield from _worked_on(rewrite.instead)
 
 
 def statement_of(module: Module, record: Record) -> Statement | None:

@@ -1,6 +1,6 @@
 """What a check yields: findings, where they stand, and how grave they are."""
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: NamedTuple would compile each annotation of each field at every start.
 
 from enum import Enum, IntEnum
 from typing import NamedTuple
@@ -61,7 +61,7 @@ class Fix(NamedTuple):
     safe: bool
     message: str
     edits: tuple[Edit, ...]
-    instead: Fix | None = None  # what --unsafe-fixes does instead of this safe one
+    instead: "Fix | None" = None  # what --unsafe-fixes does instead of this safe one
 
 
 class Finding(NamedTuple):

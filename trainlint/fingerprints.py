@@ -17,7 +17,7 @@ LENGTH = 20  # hexadecimal digits
 
 def with_fingerprints(findings: Iterable[Finding], project: str) -> list[Finding]:
     """`findings` are those of one file, in source order, before any of them is ignored or suppressed."""
-    from hashlib import blake2b
+    from trainlint.hashing import blake2b
 
     seen: dict[str, int] = {}
     done: list[Finding] = []

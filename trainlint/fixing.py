@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from trainlint.analysis import Analysis
 from trainlint.discovery import Target
-from trainlint.edits import Patch, apply, chosen, patch_of
+from trainlint.edits import Applied, Patch, apply, changed, chosen, is_clean, patch_of
 from trainlint.engine import check_targets
 from trainlint.result import FileResult
 from trainlint.settings import Settings
@@ -46,6 +46,18 @@ def fix(targets: Sequence[Target], *, unsafe: bool, write: bool, progress: Progr
     if write:
         run.write()
     return run.fixed()
+
+
+def without_leftovers(source: Source, applied: Applied) -> Applied:
+    """Takes out the imports that nothing needs any more."""
+    from trainlint.leftover_imports import removals
+
+    more = removals(source, applied.changes)
+    changes = tuple(sorted((*applied.changes, *more)))
+    text = changed(source.text, changes)
+    if not more or not is_clean(source.text, text, changes):
+        return applied
+    return applied._replace(text=text, changes=changes)
 
 
 class _Fixing:
@@ -101,6 +113,7 @@ class _Fixing:
             self.dropped[path, patch.code, patch.message] = (path, patch)
         if not applied.done or applied.text == source.text:
             return False
+        applied = without_leftovers(source, applied)
         try:
             data = self._data(path)
             if decode(path, data).text != source.text:

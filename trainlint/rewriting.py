@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 import libcst as cst
 
 from trainlint.findings import Edit, Place
+from trainlint.semantic.facts import Record
 from trainlint.semantic.libcst_spans import node_spans
 from trainlint.source import Source
 
@@ -39,8 +40,16 @@ class NoFix(Exception):
 class Site:
     """Where a fix is at work: a node, what stands around it, and where each of them lies in the text."""
 
-    def __init__(self, node: cst.CSTNode, tree: cst.Module, row: int, source: Source) -> None:
-        """`tree` was parsed from the part of the text that starts at `row`."""
+    def __init__(
+        self,
+        node: cst.CSTNode,
+        tree: cst.Module,
+        row: int,
+        source: Source,
+        of: Callable[[Record], Site] | None = None,
+    ) -> None:
+        """`tree` was parsed from the part of the text that starts at `row`; `of` gives the site of another record."""
+        self._of = of
         self.node = node
         self.source = source
         self.text = source.text
@@ -59,6 +68,12 @@ class Site:
     @property
     def call(self) -> cst.Call:
         return self.expect(self.node, cst.Call)
+
+    def of(self, record: Record) -> Site:
+        """Where another of the records is that the rewrite names (`Rewrite.others`)."""
+        if self._of is None:
+            raise NoFix
+        return self._of(record)
 
     def expect(self, node: object, kind: type[_Node]) -> _Node:
         if not isinstance(node, kind):
@@ -87,6 +102,13 @@ class Site:
         start, end = self.outer_span(node)
         return self.text[start:end]
 
+    def inside(self, node: cst.BaseExpression) -> str:
+        """A node's text, without the parentheses around it: for a place that has its own."""
+        start, end = self.span(node)
+        if isinstance(node, (cst.NamedExpr, cst.Yield)) or (isinstance(node, cst.Tuple) and not node.lpar):
+            raise NoFix
+        return self.text[start:end]
+
     def around(self, kind: type[_Node]) -> _Node | None:
         """The innermost node of that kind around (or at) the node."""
         for node in reversed(self.around_all):
@@ -96,6 +118,18 @@ class Site:
 
     def parent(self) -> cst.CSTNode:
         return self.around_all[-2]
+
+    def last_offset(self, node: cst.CSTNode) -> int:
+        """Where the last statement in a node ends."""
+        ends = [self._spans[id(n)][1] for n in _below_node(node) if id(n) in self._spans]
+        if not ends:
+            found = node_spans(
+                self.tree, self.text[self._shift :], [n for n in _below_node(node) if isinstance(n, _PLACED)]
+            )
+            ends = [end for _, end in found.values()]
+        if not ends:
+            raise NoFix
+        return max(ends) + self._shift
 
     def indent_at(self, offset: int) -> str:
         """The white space that the row of an offset starts with."""
@@ -135,6 +169,13 @@ def edits_of(changes: Iterable[Change], source: Source) -> tuple[Edit, ...]:
 def _position(source: Source, offset: int) -> tuple[int, int]:
     row = bisect_right(source.row_starts, offset)
     return row, offset - source.row_starts[row - 1] + 1
+
+
+def _below_node(node: cst.CSTNode) -> list[cst.CSTNode]:
+    found = [node]
+    for current in found:
+        found.extend(current.children)
+    return found
 
 
 def _path(tree: cst.Module, node: cst.CSTNode) -> list[cst.CSTNode]:
@@ -288,11 +329,11 @@ def add_argument(site: Site, call: cst.Call, *contents: str) -> list[Change]:
     if comma:
         end = _after(text, end, ",")
     if own_rows and _ends_row(text, end):
-        row_end = _row_end(text, end)
+        rest = row_end(text, end)
         added = ",".join(f"{_newline_and(site, start)}{one}" for one in contents) + ("," if comma else "")
-        if comma or row_end == end:
-            return [site.insert(row_end, added if comma else f",{added}")]
-        return [site.insert(end, ","), site.insert(row_end, added)]
+        if comma or rest == end:
+            return [site.insert(rest, added if comma else f",{added}")]
+        return [site.insert(end, ","), site.insert(rest, added)]
     if comma:
         return [site.insert(end, f" {content},")]
     return [site.insert(end, f", {content}")]
@@ -329,8 +370,8 @@ def drop_arguments(site: Site, call: cst.Call, places: Sequence[int]) -> list[Ch
         if isinstance(args[at].comma, cst.Comma):
             end = _after(text, end, ",")
         if _starts_row(text, start) and _ends_row(text, end):  # rows of its own: they go, with the comment in the last
-            start = _row_start(text, start)
-            after = _next_row(text, end)
+            start = row_start(text, start)
+            after = next_row(text, end)
             if text[start:after].lstrip().startswith("#"):
                 raise NoFix
             changes.append(Change(start, after, ""))
@@ -380,11 +421,11 @@ def remove_statement(site: Site) -> list[Change]:
     end = _back_over_blanks(text, end) if text[end : end + 1] != ";" else end + 1
     if not _starts_row(text, start) or not _ends_row(text, end):
         return [Change(start, end, "pass")]
-    if "#" in text[end : _row_end(text, end)]:
-        comment = text[end : _row_end(text, end)].lstrip()
+    if "#" in text[end : row_end(text, end)]:
+        comment = text[end : row_end(text, end)].lstrip()
         if re.match(r"#\s*(?:expect|trainlint|noqa|type:|fmt:|pylint)", comment) is None:
-            return [Change(start, end + len(text[end : _row_end(text, end)]) - len(comment), "")]
-    return [Change(_row_start(text, start), _next_row(text, end), "")]
+            return [Change(start, end + len(text[end : row_end(text, end)]) - len(comment), "")]
+    return [Change(row_start(text, start), next_row(text, end), "")]
 
 
 def statement_before(site: Site, condition: str | None, line: str) -> list[Change]:
@@ -393,7 +434,7 @@ def statement_before(site: Site, condition: str | None, line: str) -> list[Chang
     if own is None:
         raise NoFix
     start = site.span(own.body[0])[0]
-    row = _row_start(site.text, start)
+    row = row_start(site.text, start)
     indent = site.text[row:start]
     if indent.strip():
         raise NoFix
@@ -419,9 +460,9 @@ def first_in_loop(site: Site, condition: str | None, line: str) -> list[Change]:
     colon = _after(text, site.outer_span(node.iter)[1], ":")
     if not _ends_row(text, colon):
         raise NoFix
-    row = _next_row(text, colon)
+    row = next_row(text, colon)
     start = site.span(node)[0]
-    outer = text[_row_start(text, start) : start]
+    outer = text[row_start(text, start) : start]
     if outer.strip():
         raise NoFix
     unit = node.body.indent or site.tree.default_indent
@@ -435,39 +476,44 @@ def first_in_loop(site: Site, condition: str | None, line: str) -> list[Change]:
 
 def _newline_and(site: Site, offset: int) -> str:
     """A line end, and the white space that stands before an offset in its row."""
-    start = _row_start(site.text, offset)
+    start = row_start(site.text, offset)
     before = site.text[start:offset]
     return _newline_at(site.text, start) + before
 
 
-def _newline_at(text: str, row_start: int) -> str:
+def _newline_at(text: str, start: int) -> str:
     """The line end just before a row."""
-    if text[row_start - 2 : row_start] == "\r\n":
+    if text[start - 2 : start] == "\r\n":
         return "\r\n"
-    return text[row_start - 1 : row_start] or "\n"
+    return text[start - 1 : start] or "\n"
 
 
-def _row_start(text: str, offset: int) -> int:
+def row_start(text: str, offset: int) -> int:
     return max(text.rfind("\n", 0, offset), text.rfind("\r", 0, offset)) + 1
 
 
-def _row_end(text: str, offset: int) -> int:
+def row_above(text: str, start: int) -> int:
+    """Where the row above the one that starts there starts."""
+    return row_start(text, start - (2 if text[start - 2 : start] == "\r\n" else 1))
+
+
+def row_end(text: str, offset: int) -> int:
     found = re.compile("[\r\n]").search(text, offset)
     return found.start() if found else len(text)
 
 
-def _next_row(text: str, offset: int) -> int:
-    end = _row_end(text, offset)
+def next_row(text: str, offset: int) -> int:
+    end = row_end(text, offset)
     return end + (2 if text[end : end + 2] == "\r\n" else 1 if end < len(text) else 0)
 
 
 def _starts_row(text: str, offset: int) -> bool:
-    return not text[_row_start(text, offset) : offset].strip()
+    return not text[row_start(text, offset) : offset].strip()
 
 
 def _ends_row(text: str, offset: int) -> bool:
     """Whether nothing but a comment follows in the row."""
-    rest = text[offset : _row_end(text, offset)].strip()
+    rest = text[offset : row_end(text, offset)].strip()
     return not rest or rest.startswith("#")
 
 

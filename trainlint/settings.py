@@ -1,6 +1,6 @@
 """The settings that hold for a file: defaults, the nearest configuration file, and the command line over both."""
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: NamedTuple would compile each annotation of each field at every start.
 
 import os
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,10 +48,10 @@ class Settings(NamedTuple):
     python_version: str | None = None
     hot_functions: tuple[str, ...] = ()  # functions that are hot although nothing in the project says so
     loader_names: tuple[str, ...] = ()  # names and callables of the project that stand for a DataLoader
-    overrides: Overrides | None = None  # the command line
+    overrides: "Overrides | None" = None  # the command line
 
     @property
-    def torch_range(self) -> Target:
+    def torch_range(self) -> "Target":
         """(low, high): the versions of torch that the project is for. Reads its requirements when first asked."""
         from trainlint.versions import torch_range
 

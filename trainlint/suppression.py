@@ -11,14 +11,13 @@ from trainlint.rules.registry import UNUSED_SUPPRESSION
 from trainlint.source import Source
 
 _MARKERS = ("trainlint", "noqa", "NOQA")
-_DIRECTIVE = re.compile(
+_DIRECTIVE = (  # compiled when a comment is there that may be one
     r"#\s*(?:"
     r"trainlint\s*:\s*(?:(?P<skip>skip-file)\b|(?P<ignore>ignore)\b(?:\s*\[(?P<codes>[^\]]*)\]|\s*[:=]?\s*(?P<bare>TL\d+(?:[\s,]+TL\d+)*))?)"
     r"|noqa\s*:\s*(?P<noqa>[A-Z]+\d+(?:[\s,]+[A-Z]+\d+)*)"
-    r")(?P<reason>[^#]*)",
-    re.IGNORECASE,
+    r")(?P<reason>[^#]*)"
 )
-_CODE = re.compile(r"[A-Za-z]+\d+")
+_CODE = r"[A-Za-z]+\d+"
 
 
 class Suppression(NamedTuple):
@@ -43,11 +42,11 @@ def read_suppressions(source: Source) -> list[Suppression]:
         return []
     found: list[Suppression] = []
     for row, column, comment in _comments(source):
-        for match in _DIRECTIVE.finditer(comment):
+        for match in re.finditer(_DIRECTIVE, comment, re.IGNORECASE):
             codes: tuple[str, ...] | None
             others: tuple[str, ...] = ()
             written = match["codes"] if match["codes"] is not None else match["bare"] or match["noqa"]
-            codes = None if written is None else tuple(code.upper() for code in _CODE.findall(written))
+            codes = None if written is None else tuple(code.upper() for code in re.findall(_CODE, written))
             if match["noqa"] and codes is not None:
                 others = tuple(code for code in codes if not code.startswith("TL"))
                 codes = tuple(code for code in codes if code.startswith("TL"))

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from fake.install import installed
 
-from trainlint.cli import cli
+from trainlint.cli.group import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,29 +10,25 @@ from typing import Any
 
 import pytest
 
+from trainlint.rules.registry import index
+
 ROOT = Path(__file__).resolve().parents[2]
 
-# What a check that has nothing to report must not pay for.
-HEAVY = frozenset(
-    (
-        "libcst",
-        "rich",
-        "torch",
-        "tomllib",
-        "tomli",
-        "pathspec",
-        "packaging",
-        "dataclasses",
-        "multiprocessing",
-        "yaml",
-    )
+# What a check that has nothing to report may import, besides trainlint itself. Not among them, since each costs as much as
+# reading a small file: libcst, click, rich, packaging, pathspec, dataclasses, asyncio, multiprocessing, tomllib, tokenize,
+# hashlib.
+ALLOWED = frozenset(
+    """
+    __future__ abc annotationlib ast bisect codecs collections contextlib copyreg enum errno functools gc genericpath importlib
+    io itertools json keyword linecache marshal ntpath operator os posixpath re reprlib sre_compile sre_constants sre_parse stat
+    sys threading time token types typing unicodedata warnings weakref zipimport
+    """.split()
 )
-
 PROBE = """
 import sys
-from trainlint.cli import main
+from trainlint.cli import run
 try:
-    main()
+    run()
 finally:
     print(" ".join(sorted(sys.modules)), file=sys.stderr)
 """
@@ -63,27 +59,83 @@ def clean(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_check_without_findings_imports_nothing_heavy(clean: Path) -> None:
+def own_and_others(modules: set[str]) -> tuple[set[str], set[str]]:
+    """(modules of trainlint, top-level names of all others). What C modules of Python call themselves does not count."""
+    own = {module for module in modules if module.partition(".")[0] == "trainlint"}
+    others = {module.partition(".")[0] for module in modules - own}
+    return own, {name for name in others if not name.startswith("_") or name == "__future__"}
+
+
+def at_start(code: str = "pass") -> set[str]:
+    """What is imported anyway, also by what is installed beside trainlint."""
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", f"{code}; import sys; print(' '.join(sys.modules))"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+    )
+
+
+def rules_for(script: Path) -> set[str]:
+    """The modules of the rules whose triggers hit."""
+    data = script.read_bytes()
+    return {entry.module for code, entry in index().items() if entry.may_hit(data) and code not in ("TL000", "TL001")}
+
+
+def rules_in(modules: set[str]) -> set[str]:
+    return {module for module in modules if module.startswith("trainlint.rules.") and ".tl" in module}
+
+
+@pytest.mark.parametrize("arguments", [("train.py",), (), ("--no-cache", "--force-exclude", "train.py")])
+def test_a_check_without_findings_imports_only_what_is_allowed(clean: Path, arguments: tuple[str, ...]) -> None:
+    own, others = own_and_others(imported("check", *arguments, cwd=clean) - at_start())
+    assert "trainlint.analysis" in own
+    assert others <= ALLOWED, others - ALLOWED
+    assert "trainlint.cli.group" not in own
+
+
+def test_only_rules_whose_triggers_hit_are_imported(clean: Path) -> None:
     modules = imported("check", "train.py", cwd=clean)
-    assert "trainlint.analysis" in modules
-    assert modules.isdisjoint(HEAVY), modules & HEAVY
+    assert rules_in(modules) == rules_for(clean / "train.py")
+    assert 0 < len(rules_in(modules)) < len(index()) / 2
 
 
-def test_walking_a_folder_imports_nothing_heavy(clean: Path) -> None:
-    modules = imported("check", cwd=clean)
-    assert modules.isdisjoint(HEAVY), modules & HEAVY
+def test_with_findings_libcst_is_imported_and_nothing_else(clean: Path) -> None:
+    script = (ROOT / "fixtures" / "scripts" / "train_cifar_like.py").read_text(encoding="utf-8")
+    (clean / "train.py").write_text(script, encoding="utf-8")
+    modules = imported("check", "--exit-zero", "train.py", cwd=clean)
+    own, others = own_and_others(modules - at_start("import libcst.native"))
+    assert "libcst" in modules
+    assert "libcst.matchers" not in modules
+    assert others <= ALLOWED, others - ALLOWED
+    assert rules_in(own) == rules_for(clean / "train.py")
+    assert own.isdisjoint(("trainlint.fixing", "trainlint.profiling", "trainlint.report.json", "trainlint.cli.show"))
 
 
 def test_files_that_are_not_about_training_are_not_parsed(clean: Path) -> None:
     (clean / "train.py").write_text("print('nothing to see')\n")
-    modules = imported("check", cwd=clean)
-    assert modules.isdisjoint({*HEAVY, "trainlint.analysis"})
+    own, others = own_and_others(imported("check", cwd=clean) - at_start())
+    assert others <= ALLOWED - {"ast"}, others
+    assert not any(module.startswith(("trainlint.semantic", "trainlint.analysis")) for module in own)
+    assert rules_in(own) == set()
 
 
 def test_a_configuration_costs_only_its_parser(clean: Path) -> None:
     (clean / "pyproject.toml").write_text("[tool.trainlint]\nfail-on = 'error'\n")
-    modules = imported("check", "train.py", cwd=clean)
-    assert modules & HEAVY <= {"tomllib", "tomli"}
+    _, others = own_and_others(imported("check", "train.py", cwd=clean) - at_start())
+    assert others & {"tomllib", "tomli"}
+    others -= own_and_others(at_start("import tomllib" if sys.version_info >= (3, 11) else "import tomli"))[1]
+    assert others <= ALLOWED, others - ALLOWED
+
+
+def test_a_gitignore_costs_only_its_library(clean: Path) -> None:
+    (clean / ".gitignore").write_text("*.log\n")
+    _, others = own_and_others(imported("check", cwd=clean) - at_start())
+    assert "pathspec" in others
+    others -= own_and_others(at_start("import pathspec"))[1]
+    assert others <= ALLOWED, others - ALLOWED
 
 
 def test_a_console_that_knows_few_letters(command: Any, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tempfile
 from pathlib import Path
 
@@ -35,6 +36,10 @@ BLOCK = st.lists(st.tuples(STATEMENTS, COMMENTS), max_size=5)
 NEWLINES = st.sampled_from(["\n", "\r\n"])
 
 PY = [c for c in cases() if c.before.suffix == ".py" and c.after != c.before.read_bytes()]
+# Before the classes of a fixture: they say nothing that the fixes depend on.
+DECORATORS = st.lists(
+    st.sampled_from(["@typing.final", "@typing.final  # été", "@ typing . final", "@(typing.final)"]), max_size=2
+)
 # fixes of what stands at module level: in a block it would be another case
 FLAT = ("TL301", "at_module_level")
 INDENTS = st.sampled_from(["", "", " ", "    ", "\t"])
@@ -54,6 +59,8 @@ def written(block: list[tuple[str, str]]) -> str:
     bom=st.booleans(),
     cut=st.booleans(),
     nested=INDENTS,
+    decorators=DECORATORS,
+    tabs=st.booleans(),
 )
 def test_surroundings_survive(
     case: Case,
@@ -64,10 +71,16 @@ def test_surroundings_survive(
     bom: bool,
     cut: bool,
     nested: str,
+    decorators: list[str],
+    tabs: bool,
 ) -> None:
     before, after = case.before.read_bytes().decode(), case.after.decode()
 
     def around(text: str) -> bytes:
+        if decorators:
+            text = re.sub(r"^(?=class )", "".join(f"{row}\n" for row in decorators), text, flags=re.MULTILINE)
+        if tabs:
+            text = re.sub(r"^(?:    )+", lambda found: "\t" * (len(found[0]) // 4), text, flags=re.MULTILINE)
         head, gap, rest = text.partition("\n\n\n")  # imports stay where they are: in a `try` they would be a fallback
         if nested and rest and not any(part in str(case.before) for part in FLAT):
             rows = "\n".join(f"{nested}{row}" if row.strip() else row for row in rest.split("\n"))

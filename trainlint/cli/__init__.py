@@ -1,58 +1,22 @@
-"""The command line. Each command lies in its own file and is imported when it is called."""
+"""The command line: the console script, and the short way for `trainlint check FILE ...`, which is what hooks call."""
 
 from __future__ import annotations
 
-from importlib import import_module
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
 
-import click
-
-from trainlint import __version__
-
-# command -> (module, one line for `trainlint --help`, which must not import them all)
-_COMMANDS = {
-    "check": ("trainlint.cli.check", "Read training scripts and say where they will be slow, hang, or learn wrongly."),
-    "verify": (
-        "trainlint.cli.verify",
-        "Run a few real steps of a script and say which findings hold, and what slows it.",
-    ),
-    "rule": ("trainlint.cli.rule", "Explain a rule, or list all of them."),
-    "completion": ("trainlint.cli.completion", "Print the script that completes commands in a shell."),
+# The options that the short way knows, and what they set.
+_FLAGS = {
+    "--pedantic": "pedantic",
+    "--exit-zero": "exit_zero",
+    "--isolated": "isolated",
+    "--force-exclude": "force_exclude",
+    "--no-cache": "no_cache",
+    "-q": "quiet",
+    "--quiet": "quiet",
 }
-
-
-class _Commands(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        command = import_module(_COMMANDS[cmd_name][0]).command
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0] if args else ""
-        if name not in _COMMANDS and not name.startswith("-"):
-            import difflib
-
-            close = difflib.get_close_matches(name, _COMMANDS, n=1)
-            hint = f"did you mean 'trainlint {close[0]}'?" if close else f"to check a file: trainlint check {name}"
-            raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
-        return super().resolve_command(ctx, args)
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(__version__, "--version", "-V", message="%(prog)s %(version)s")
-def cli() -> None:
-    """trainlint reads PyTorch training scripts without running them and says where they will be slow, run out of
-    memory, hang, break on another platform, or learn something wrong."""
 
 
 def main() -> None:
@@ -60,4 +24,74 @@ def main() -> None:
     import gc
 
     gc.set_threshold(50_000, 20, 50)  # facts are made by the hundred thousand and live long: look at them less often
-    cli(prog_name="trainlint")
+    try:
+        run()
+    except SystemExit as end:
+        if sys.argv[1:2] == ["check"]:
+            _leave(end)
+        raise
+
+
+def run() -> None:
+    """As `main`, in a process that has more to do afterwards. Raises SystemExit."""
+    plain = plain_check(sys.argv[1:])
+    if plain is None:
+        from trainlint.cli.group import cli
+
+        cli(prog_name="trainlint")
+    else:
+        _check(*plain)
+
+
+def _check(paths: tuple[str, ...], flags: dict[str, bool]) -> None:
+    from trainlint.cli.check import DEFAULTS, check
+    from trainlint.cli.failure import Failure, problem
+
+    try:
+        code = check(paths, {**DEFAULTS, **flags})
+    except Failure as failure:
+        problem(str(failure))
+        code = 2
+    except (OSError, KeyboardInterrupt, EOFError) as error:
+        _as_click_does(error)
+    sys.exit(code)
+
+
+def plain_check(arguments: Sequence[str]) -> tuple[tuple[str, ...], dict[str, bool]] | None:
+    """(paths, flags) of a `check` with nothing but paths and well-known flags; None for all else: click reads that.
+
+    To import click and to build the commands takes as long as a check of a small file.
+    """
+    if arguments[:1] != ["check"] or "_TRAINLINT_COMPLETE" in os.environ:
+        return None
+    paths: list[str] = []
+    flags: dict[str, bool] = {}
+    for argument in arguments[1:]:
+        if argument in _FLAGS:
+            flags[_FLAGS[argument]] = True
+        elif argument.startswith("-") or (os.name == "nt" and any(sign in argument for sign in "*?[~$%")):
+            return None  # on Windows click expands patterns
+        else:
+            paths.append(argument)
+    return tuple(paths), flags
+
+
+def _as_click_does(error: BaseException) -> NoReturn:
+    """A closed pipe, Ctrl+C: what click makes of them."""
+    import click
+
+    def again() -> None:
+        raise error
+
+    click.Command("trainlint", callback=again).main([], prog_name="trainlint")
+
+
+def _leave(end: SystemExit) -> None:
+    """Ends the process without taking everything apart first, which would be a fifth of the time of a short run."""
+    if end.code is None or isinstance(end.code, int):
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except (OSError, ValueError):  # closed; Python says what is to be said
+            return
+        os._exit((end.code or 0) & 0xFF)

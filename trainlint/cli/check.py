@@ -1,4 +1,4 @@
-"""`trainlint check`"""
+"""What `trainlint check` does, given its paths and options. Does without click, which a hook would pay for at each start."""
 
 from __future__ import annotations
 
@@ -6,69 +6,49 @@ import os
 import sys
 from typing import Any
 
-import click
-
 from trainlint.cli.failure import Failure, fault, note, warn
-from trainlint.cli.options import Codes, Line, Names, TorchVersion, joined
+from trainlint.cli.output import write
 from trainlint.discovery import PathNotFoundError, Target, discover, excluded
 from trainlint.findings import Level
 from trainlint.report.style import Style, printable, wants_color
 from trainlint.result import FileResult
-from trainlint.settings import PLATFORMS, Configuration, Overrides, SettingsError
+from trainlint.settings import Configuration, Overrides, SettingsError
 
-_FORMATS = ("text", "concise", "json")
+# The options as they are when none is given.
+DEFAULTS: dict[str, Any] = {
+    "select": (),
+    "ignore": (),
+    "extend_select": (),
+    "pedantic": False,
+    "fail_on": None,
+    "output_format": "text",
+    "fix": False,
+    "unsafe_fixes": False,
+    "fix_only": False,
+    "diff": False,
+    "exit_zero": False,
+    "statistics": False,
+    "show_files": False,
+    "show_settings": False,
+    "config": None,
+    "isolated": False,
+    "torch_version": None,
+    "target_platform": (),
+    "stdin_filename": None,
+    "exclude": (),
+    "force_exclude": False,
+    "no_cache": False,
+    "why": None,
+    "profile_rules": False,
+    "quiet": False,
+    "verbose": False,
+}
 
 
-@click.command("check")
-@click.argument("paths", nargs=-1, type=click.Path())
-@click.option("--select", type=Codes(), multiple=True, help="Rules to look for: codes, prefixes, or ALL.")
-@click.option("--ignore", type=Codes(), multiple=True, help="Rules not to look for.")
-@click.option("--extend-select", type=Codes(), multiple=True, help="Rules to look for besides those selected.")
-@click.option("--pedantic", is_flag=True, help="Show findings of level advice too.")
-@click.option(
-    "--fail-on",
-    type=click.Choice(["advice", "warning", "error"]),
-    help="Exit with 1 from this level on.  [default: warning]",
-)
-@click.option(
-    "--output-format", type=click.Choice(_FORMATS), default="text", show_default=True, help="How findings are written."
-)
-@click.option("--fix", is_flag=True, help="Repair what can be repaired safely; report what is left.")
-@click.option("--unsafe-fixes", is_flag=True, help="With --fix, --fix-only or --diff: those too that change results.")
-@click.option("--fix-only", is_flag=True, help="Repair, and report nothing of what is left.")
-@click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
-@click.option("--exit-zero", is_flag=True, help="Exit with 0 whatever is found.")
-@click.option("--statistics", is_flag=True, help="Show how often each rule was hit instead.")
-@click.option("--show-files", is_flag=True, help="List the files that would be checked, and stop.")
-@click.option("--show-settings", is_flag=True, help="Show the settings of the first path, and stop.")
-@click.option(
-    "--config", type=click.Path(dir_okay=False), help="Use this pyproject.toml or trainlint.toml, and no other."
-)
-@click.option("--isolated", is_flag=True, help="Use no configuration file.")
-@click.option(
-    "--torch-version", type=TorchVersion(), help='The torch this is for: "2.5", ">=2.1,<2.6".  [default: as required]'
-)
-@click.option(
-    "--target-platform",
-    type=Names(PLATFORMS),
-    multiple=True,
-    help="Where this is to run: linux, macos, windows.  [default: all]",
-)
-@click.option("--stdin-filename", type=click.Path(), help="The name of what is read from standard input (path: -).")
-@click.option("--exclude", type=Names(), multiple=True, help="Patterns of files not to check, besides those excluded.")
-@click.option("--force-exclude", is_flag=True, help="Exclude files also when they are named.")
-@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
-@click.option("--why", type=Line(), help="Say what is known of this line and why it is found or not, and stop.")
-@click.option("-q", "--quiet", is_flag=True, help="Print findings only.")
-@click.option("-v", "--verbose", is_flag=True, help="Say what is done; do not fold repeated findings.")
-def command(paths: tuple[str, ...], **options: Any) -> None:
-    """Check training scripts and notebooks without running them.
-
-    PATHS are files and folders (default: the working directory), or - for standard input. Exits with 0 if there is
-    nothing to complain about, 1 if there is, 2 if the check could not be done as asked.
-    """
+def check(paths: tuple[str, ...], options: dict[str, Any]) -> int:
+    """The exit code. Raises Failure."""
     try:
-        sys.exit(_check(paths, options))
+        return _check(paths, options)
     except (SettingsError, PathNotFoundError) as error:
         raise Failure(str(error)) from None
 
@@ -77,6 +57,8 @@ def _check(paths: tuple[str, ...], options: dict[str, Any]) -> int:
     fixing = options["fix"] or options["fix_only"] or options["diff"]
     if options["unsafe_fixes"] and not fixing:
         raise Failure("--unsafe-fixes says which fixes to apply: give --fix, --fix-only or --diff too")
+    if options["profile_rules"] and (fixing or options["why"] is not None):
+        raise Failure("--profile-rules times a check: give it without --fix, --fix-only, --diff and --why")
     if options["fix_only"] and options["diff"]:
         raise Failure("--fix-only writes files and --diff does not: give one of them")
     configuration = _configuration(options)
@@ -100,7 +82,7 @@ def _check(paths: tuple[str, ...], options: dict[str, Any]) -> int:
         from trainlint.cli.fix import fix_and_report
 
         return fix_and_report(targets, options)
-    results = _run(targets, options)
+    results = _profiled(targets, options) if options["profile_rules"] else _run(targets, options)
     report(results, options)
     return exit_code(results, options)
 
@@ -163,6 +145,15 @@ def _run(targets: list[Target], options: dict[str, Any]) -> list[FileResult]:
     return results
 
 
+def _profiled(targets: list[Target], options: dict[str, Any]) -> list[FileResult]:
+    from trainlint.profiling import profile_as_text, profiled
+
+    with profiled() as profile:
+        results = _run(targets, {**options, "no_cache": True, "jobs": 1})  # what is remembered costs no rule anything
+    note(profile_as_text(profile, results))
+    return results
+
+
 def say_fault(result: FileResult) -> None:
     if result.fault is not None:
         fault(
@@ -219,4 +210,9 @@ def _why(line: tuple[str, int | None, int], configuration: Configuration) -> int
 
 def _print(text: str, style: Style | None = None, *, err: bool = False) -> None:
     stream = sys.stderr if err else sys.stdout
-    click.echo(printable(text, stream), err=err, color=style.colored if style is not None else None)
+    write(printable(text, stream), stream, style is not None and style.colored)
+
+
+def joined(values: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    """What an option that is given several times holds in all."""
+    return tuple(item for value in values for item in value)

@@ -19,7 +19,7 @@ def command(shell: str) -> None:
     """
     from click.shell_completion import ShellComplete, get_completion_class
 
-    from trainlint.cli import cli
+    from trainlint.cli.group import cli
 
     found = get_completion_class(shell)
     assert found is not None

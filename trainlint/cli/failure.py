@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import IO, Any
 
-import click
-
+from trainlint.cli.output import write
 from trainlint.findings import Level
 from trainlint.report.style import Style, printable, wants_color
 
 
-class Failure(click.ClickException):
+class Failure(Exception):
     """A usage error or a setting that cannot be used: one message, exit code 2."""
-
-    exit_code = 2
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        _say(Level.ERROR, "error:", self.message, file)
 
 
 def fault(message: str) -> None:
@@ -36,10 +29,10 @@ def warn(message: str) -> None:
 
 def note(message: str) -> None:
     """No complaint: what `--verbose` tells."""
-    click.echo(printable(message, sys.stderr), err=True)
+    write(printable(message, sys.stderr), sys.stderr, False)
 
 
-def _say(level: Level, label: str, message: str, file: IO[Any] | None = None) -> None:
-    stream = file or sys.stderr
+def _say(level: Level, label: str, message: str) -> None:
+    stream = sys.stderr
     style = Style(wants_color(stream))
-    click.echo(printable(f"{style.level(level, label)} {message}", stream), file=stream, color=style.colored)
+    write(printable(f"{style.level(level, label)} {message}", stream), stream, style.colored)

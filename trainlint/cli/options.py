@@ -68,8 +68,3 @@ class Line(_ParamType):
         if match is None or int(match[3]) < 1:
             self.fail(f"{value!r} names no line; write FILE:LINE, in a notebook FILE:CELL:LINE", param, ctx)
         return match[1], int(match[2]) if match[2] else None, int(match[3])
-
-
-def joined(values: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-    """What an option that is given several times holds in all."""
-    return tuple(item for value in values for item in value)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from trainlint.rules import rewrites
 from trainlint.rules.rule import Rewrite
 from trainlint.semantic import walk
-from trainlint.semantic.facts import Attribute, Call, Expr, Import, Name, Record, Starred
+from trainlint.semantic.facts import Attribute, Await, Call, Constant, Expr, Import, Record, Starred, Walrus, Yield
 from trainlint.semantic.values import Const, each
 from trainlint.torch_api.changes import Change, Fix, offered, reduction_of
 
@@ -44,6 +43,10 @@ def rewrite_of(script: Script, record: Record, change: Change) -> Rewrite | None
         return Rewrite(fix.safe, f"Write `{fix.to}=`", lambda site: _rename_keyword(site, change.argument, fix))
     if fix.do == "reduction":
         return _reduction(script, record, fix)
+    if fix.do == "name-arguments" and len(record.args) <= len(fix.names):
+        return Rewrite(fix.safe, "Name the arguments", lambda site: _name_arguments(site, fix))
+    if fix.do == "by-keyword" and change.position is not None:
+        return _by_keyword(record, change, fix, change.position)
     if fix.do == "unwrap" and len(record.args) == 1 and not record.keywords:
         return Rewrite(fix.safe, "Use the tensor itself", _unwrap)
     if fix.do == "next" and not record.args and not record.keywords:
@@ -57,11 +60,17 @@ def rewrite_of(script: Script, record: Record, change: Change) -> Rewrite | None
 def _rename(script: Script, record: Expr, change: Change, fix: Fix) -> Rewrite | None:
     called = isinstance(record, Call)
     callee = record.callee if isinstance(record, Call) else record
-    if isinstance(record, Call) and not _fits(record, fix):
+    method = isinstance(callee, Attribute) and "." in fix.to and _is_tensor(script, callee.value)
+    if isinstance(record, Call) and not _fits(record, fix, receiver=method):
         return None
+    if not isinstance(record, Call) and (fix.order or fix.gather or fix.needs):
+        return None
+    if method:
+        function = rewrites.name_for(script, fix.to, record) if isinstance(record, Call) else None
+        if function is None or fix.gather or fix.first or fix.positional:
+            return None
+        return Rewrite(fix.safe, f"Write `{function}`", lambda site: _as_function(site, fix, function))
     if not called and (fix.first or fix.positional) and not fix.called:
-        return None
-    if fix.order or fix.gather:
         return None
     name = script.name_of(callee)
     known = name is not None and name.partition(".")[0] in ("torch", "torchvision")
@@ -70,16 +79,26 @@ def _rename(script: Script, record: Expr, change: Change, fix: Fix) -> Rewrite |
             new = fix.to.rpartition(".")[2]
             return Rewrite(fix.safe, f"Write `{new}`", lambda site: _renamed(site, fix, None, new, called))
     if "." not in fix.to or not known:
-        return None  # a method that became a function
+        return None
     written = rewrites.name_for(script, fix.to, record)
     if written is None:
         return None
-    last = _last_import(script, callee)
-    return Rewrite(fix.safe, f"Write `{written}`", lambda site: _renamed(site, fix, written, "", called, last))
+    return Rewrite(fix.safe, f"Write `{written}`", lambda site: _renamed(site, fix, written, "", called))
 
 
-def _fits(call: Call, fix: Fix) -> bool:
-    count = len(call.args) + len(call.keywords)
+def _is_tensor(script: Script, expr: Expr) -> bool:
+    """Certainly one: `x` of `x.qr()`, which becomes `torch.linalg.qr(x)`."""
+    return script.tensor(expr) is not None
+
+
+def _fits(call: Call, fix: Fix, *, receiver: bool = False) -> bool:
+    count = len(call.args) + len(call.keywords) + receiver - len(fix.needs)
+    for name, value in fix.needs:
+        given = call.keyword(name)
+        if not isinstance(given, Constant) or repr(given.value) != value:
+            return False
+    if fix.order and (call.keywords or count != len(fix.order) or not all(_is_quiet(a) for a in call.args)):
+        return False
     if any(isinstance(a, Starred) for a in call.args) or (call.unpacks and not fix.first):
         return False
     if fix.positional and len(call.args) - fix.positional_after > len(fix.positional):
@@ -87,21 +106,48 @@ def _fits(call: Call, fix: Fix) -> bool:
     return count >= fix.at_least and (fix.arguments is None or count <= fix.arguments)
 
 
-def _renamed(
-    site: Site, fix: Fix, written: str | None, attribute: str, called: bool, last: Import | None = None
-) -> Changes:
+def _renamed(site: Site, fix: Fix, written: str | None, attribute: str, called: bool) -> Changes:
     from trainlint import rewriting
 
     callee = site.call.func if called else rewriting.expression(site.node)
     if written is not None:
         yield site.replace(callee, written + _bare(fix, called))
-        if last is not None:
-            yield from _without(site, last, site.written(callee))
     else:
         start = site.span(rewriting.attribute(callee).attr)
         yield rewriting.Change(*start, attribute + _bare(fix, called))
     if called:
         yield from _arguments(site, site.call, fix)
+
+
+def _is_quiet(expr: Expr) -> bool:
+    """It may be evaluated earlier or later than what stands beside it."""
+    return not any(isinstance(e, (Call, Await, Yield, Walrus)) for e in walk.inside(expr))
+
+
+def _as_function(site: Site, fix: Fix, function: str) -> Changes:
+    """`x.qr()` -> `torch.linalg.qr(x)`"""
+    from trainlint import rewriting
+
+    receiver = rewriting.attribute(site.call.func).value
+    start, end = site.span(site.node)
+    args = site.call.args
+    if fix.order:
+        texts = [site.inside(receiver), *(site.written(a.value) for a in args)]
+        if "#" in site.text[start:end] or "\n" in site.text[start:end]:
+            raise rewriting.NoFix
+        return [rewriting.Change(start, end, f"{function}({', '.join(texts[i] for i in fix.order)})")]
+    places = [rewriting.keyword(site.call, name) for name, _ in fix.needs]
+    gone = [place for place in places if place is not None]
+    kept = len(args) - len(gone)
+    keywords = ", ".join(f"{k}={v}" for k, v in fix.keywords)
+    if kept and gone:
+        raise rewriting.NoFix
+    first, last = site.outer_span(receiver)
+    opening = site.span(args[0])[0] if kept else end - 1
+    if "#" in site.text[last:opening]:
+        raise rewriting.NoFix
+    behind = ", " if kept else f", {keywords}" if keywords else ""
+    return [rewriting.Change(first, opening, f"{function}({site.inside(receiver)}{behind}")]
 
 
 def _bare(fix: Fix, called: bool) -> str:
@@ -115,6 +161,25 @@ def _bare(fix: Fix, called: bool) -> str:
 def _arguments(site: Site, call: cst.Call, fix: Fix) -> Changes:
     from trainlint import rewriting
 
+    if fix.gather:
+        positional = [a for a in call.args if a.keyword is None]
+        yield site.insert(site.span(positional[0])[0], "[")
+        yield site.insert(site.outer_span(positional[-1].value)[1], "]")
+        return
+    if fix.order:
+        texts = [site.written(a.value) for a in call.args]
+        for argument, place in zip(call.args, fix.order, strict=True):
+            yield site.replace(argument.value, texts[place])
+        return
+    if fix.needs:
+        places = [rewriting.keyword(call, name) for name, _ in fix.needs]
+        for (new, value), at in zip(fix.keywords, places, strict=True):
+            keyword = call.args[at].keyword if at is not None else None
+            if at is None or keyword is None:
+                raise rewriting.NoFix
+            yield site.replace(keyword, new)
+            yield site.replace(call.args[at].value, value)
+        return
     named = {}
     for place, argument in enumerate(call.args):
         if argument.keyword is None and fix.positional and place >= fix.positional_after:
@@ -130,43 +195,6 @@ def _arguments(site: Site, call: cst.Call, fix: Fix) -> Changes:
         yield from rewriting.add_argument(site, call, content)
     elif content:
         yield site.insert(site.span(call)[1] - 1, f", {content}" if fix.first else content)
-
-
-def _last_import(script: Script, callee: Expr) -> Import | None:
-    """The import that nothing needs any more, once this one use of its name is gone."""
-    if not isinstance(callee, Name):
-        return None
-    bindings = script.module.names.get(callee.id, ())
-    if len(bindings) != 1 or not isinstance(bindings[0].statement, Import):
-        return None
-    uses = [e for e in walk.of_module(script.module) if isinstance(e, Name) and e.id == callee.id]
-    exported = any(text == callee.id for _, text in walk.strings(script.module))
-    return bindings[0].statement if len(uses) == 1 and not exported else None
-
-
-def _without(site: Site, statement: Import, name: str) -> Changes:
-    """A plain one-row import loses the name, or goes."""
-    from trainlint import rewriting
-
-    node = statement.node
-    if not isinstance(node, ast.ImportFrom) or node.lineno != node.end_lineno or node.col_offset:
-        return
-    row = site.source.line(node.lineno)
-    start = site.source.row_starts[node.lineno - 1]
-    if row[node.end_col_offset :].strip() or "(" in row or not row.isascii():
-        return
-    if len(node.names) == 1:
-        end = site.source.row_starts[node.lineno] if node.lineno < len(site.source.row_starts) else len(site.text)
-        yield rewriting.Change(start, end, "")
-        return
-    place = next((i for i, alias in enumerate(node.names) if (alias.asname or alias.name) == name), None)
-    if place is None:
-        return
-    if place + 1 < len(node.names):
-        yield rewriting.Change(start + node.names[place].col_offset, start + node.names[place + 1].col_offset, "")
-    else:
-        before, last = node.names[place - 1].end_col_offset or 0, node.names[place].end_col_offset or 0
-        yield rewriting.Change(start + before, start + last, "")
 
 
 # ----------------------------------------------------------------------------------------------------- arguments
@@ -187,6 +215,35 @@ def _rename_keyword(site: Site, argument: str, fix: Fix) -> Changes:
         if written not in values:
             raise rewriting.NoFix
         yield site.replace(found.value, values[written])
+
+
+def _name_arguments(site: Site, fix: Fix) -> Changes:
+    """`module.state_dict(held, "part.")` -> `module.state_dict(destination=held, prefix="part.")`"""
+    from trainlint import rewriting
+
+    positional = [a for a in site.call.args if a.keyword is None]
+    if any(rewriting.keyword(site.call, name) is not None for name in fix.names[: len(positional)]):
+        raise rewriting.NoFix
+    for argument, name in zip(positional, fix.names, strict=False):
+        yield site.insert(site.span(argument)[0], f"{name}=")
+
+
+def _by_keyword(call: Call, change: Change, fix: Fix, place: int) -> Rewrite | None:
+    """`x.add_(2, y)` -> `x.add_(y, alpha=2)`"""
+    if call.keyword(change.argument) is not None or len(call.args) != place + 1 + int(fix.value):
+        return None
+
+    def edit(site: Site) -> Changes:
+        from trainlint import rewriting
+
+        number, following = site.call.args[place], site.call.args[place + 1]
+        start, end = site.span(number)[0], site.span(following)[0]
+        if "#" in site.text[start:end] or "\n" in site.text[start:end]:
+            raise rewriting.NoFix
+        yield rewriting.Change(start, end, "")
+        yield from rewriting.add_argument(site, site.call, f"{change.argument}={site.written(number.value)}")
+
+    return Rewrite(fix.safe, f"Pass `{change.argument}=`", edit)
 
 
 def _reduction(script: Script, call: Call, fix: Fix) -> Rewrite | None:

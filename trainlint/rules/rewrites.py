@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainlint.rules.rule import Rewrite
@@ -32,6 +32,20 @@ def pass_keyword(name: str, value: str, *, safe: bool, instead: Rewrite | None =
         return rewriting.set_keyword(site, site.call, name, value)
 
     return Rewrite(safe, f"Pass `{name}={value}`", edit, instead=instead)
+
+
+def write_argument(call: Call, name: str, value: str, position: int | None) -> Rewrite:
+    """`f(x)` -> `f(x, name=value)`; what is passed by that name, or at that position, is written over. Unsafe."""
+
+    def edit(site: Site) -> Iterable[Change]:
+        from trainlint import rewriting
+
+        at = rewriting.argument(site.call, name, position)
+        if at is not None:
+            return [site.replace(site.call.args[at].value, value)]
+        return rewriting.add_argument(site, site.call, f"{name}={value}")
+
+    return Rewrite(False, f"Pass `{name}={value}`", edit, at=call)
 
 
 def pass_option(
@@ -159,6 +173,72 @@ def remove_statement(call: Call) -> Rewrite:
         return rewriting.remove_statement(site)
 
     return Rewrite(False, "Remove the statement", edit, at=call)
+
+
+Part = tuple[Record, Callable[["Site"], Iterable["Change"]]]
+
+
+def together(message: str, parts: Sequence[Part], *, safe: bool = False, module: str | None = None) -> Rewrite:
+    """One fix of several edits, each at a record of its own, and an import where one is needed."""
+
+    def edit(site: Site) -> Iterable[Change]:
+        from trainlint import importing
+
+        for index, (record, change) in enumerate(parts):
+            yield from change(site if index == 0 else site.of(record))
+        if module is not None:
+            yield from importing.import_line(site.source, module)
+
+    return Rewrite(safe, message, edit, at=parts[0][0], others=tuple(record for record, _ in parts[1:]))
+
+
+def row_before(record: Record, line: str) -> Part:
+    """A row before the statement that a record stands in."""
+
+    def edit(site: Site) -> Iterable[Change]:
+        from trainlint import row_edits
+
+        return row_edits.before(site, line)
+
+    return record, edit
+
+
+def row_behind(record: Record, *lines: str) -> Part:
+    """Rows below the statement that a record stands in."""
+
+    def edit(site: Site) -> Iterable[Change]:
+        from trainlint import row_edits
+
+        return row_edits.behind(site, *lines)
+
+    return record, edit
+
+
+def block_behind(record: Record, line: str) -> Part:
+    """A row below the statement that a record stands in, with an empty one between."""
+    return row_behind(record, "", line)
+
+
+def first_row_in(record: Record, line: str) -> Part:
+    """A row at the start of a loop's or function's body."""
+
+    def edit(site: Site) -> Iterable[Change]:
+        from trainlint import row_edits
+
+        return row_edits.first_in(site, line)
+
+    return record, edit
+
+
+def through(call: Call, function: str) -> Part:
+    """`x.f(a)` -> `function(x).f(a)`"""
+
+    def edit(site: Site) -> Iterable[Change]:
+        from trainlint import rewriting
+
+        return rewriting.wrapped(site, rewriting.attribute(site.call.func).value, function)
+
+    return call, edit
 
 
 def deep_copy(script: Script, call: Call) -> Rewrite | None:

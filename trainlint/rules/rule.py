@@ -31,6 +31,7 @@ class Rewrite(NamedTuple):
     edit: Callable[[Site], Iterable[Change]]
     at: Record | None = None  # what it works on, if not the hit's own record
     instead: Rewrite | None = None  # what --unsafe-fixes writes instead of this safe one
+    others: tuple[Record, ...] = ()  # what else it works on: `Site.of(record)`
 
 
 class Hit(NamedTuple):

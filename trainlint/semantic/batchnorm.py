@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainlint.semantic import walk
+from trainlint.semantic import placement, walk
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name, is_self
-from trainlint.semantic.facts import Assign, Attribute, Call, Class, Expr, Function, Mapping, Name, Sequence, Starred
+from trainlint.semantic.facts import (
+    Assign,
+    Attribute,
+    Call,
+    Class,
+    Compare,
+    Constant,
+    Expr,
+    Function,
+    If,
+    Mapping,
+    Name,
+    Operator,
+    Sequence,
+    Starred,
+)
 from trainlint.semantic.values import Object, each
 
 if TYPE_CHECKING:
@@ -90,6 +106,60 @@ def _has_bias(script: Script, call: Call) -> bool:
         return False
     bias = call.argument(position, "bias")
     return bias is None or script.constant(bias) is True
+
+
+def bias_position(script: Script, call: Call) -> int | None:
+    """The place of `bias` among the positional arguments of a layer."""
+    return _BIAS.get((script.name_of(call.callee) or "").rpartition(".")[2])
+
+
+_PRETRAINED = re.compile(rb"load_state_dict_from_url|model_zoo|load_from_hub|hf_hub_download|from_pretrained")
+
+
+def needs_bias(script: Script, layer: Call) -> bool:
+    """Whether the program may read the bias of a layer: pretrained weights hold it, or code asks for it unguarded."""
+    program = script.semantics.program
+    if program.says(script.module, _PRETRAINED):
+        return True
+    name = (script.name_of(layer.callee) or "").rpartition(".")[2]
+    for module in program.modules(script.module, _BIAS_READ):
+        for access in module.attributes.get("bias", ()):
+            if not (_asks_for_bias(access) or _is_about_others(access, name)):
+                return True
+    return False
+
+
+_BIAS_READ = re.compile(rb"\.bias\b")
+
+
+def _asks_for_bias(access: Attribute) -> bool:
+    """`if m.bias is not None: m.bias.data.zero_()`: the test, and what stands under it."""
+    tests = [f.test for f in access.context.frames() if f.kind == "branch" and f.test is not None]
+    statement = placement.own_statement(access)
+    if isinstance(statement, If):
+        tests.append(statement.test)
+    return any(_asks(test) for test in tests)
+
+
+def _asks(test: Expr) -> bool:
+    """`m.bias is not None`, `m.bias`, `hasattr(m, "weight") and m.bias is not None`"""
+    if isinstance(test, (Compare, Operator)):
+        return any(_asks(operand) for operand in test.operands)
+    return isinstance(test, Attribute) and test.attr == "bias"
+
+
+def _is_about_others(access: Attribute, name: str) -> bool:
+    """`if isinstance(m, nn.BatchNorm2d): nn.init.zeros_(m.bias)`"""
+    for frame in access.context.frames():
+        if frame.kind != "branch" or frame.test is None or frame.negated:
+            continue
+        words = {getattr(e, "attr", None) or getattr(e, "id", None) for e in walk.inside(frame.test)}
+        if "isinstance" in words and not words & {name, "_ConvNd", "Module"}:
+            return True
+        texts = [e.value for e in walk.inside(frame.test) if isinstance(e, Constant) and isinstance(e.value, str)]
+        if "find" in words and texts and not any(name.startswith(text) for text in texts):
+            return True  # `classname.find("BatchNorm") != -1`
+    return False
 
 
 def _is_norm(script: Script, expr: Expr) -> bool:

@@ -233,8 +233,12 @@ def _beside(script: Script, known: list[Module], name: bytes) -> list[Module]:
     project = script.project
     folder = os.path.dirname(script.module.path)
     seen = {m.path for m in known}
-    paths = [p for p in project.files() if os.path.dirname(p) == folder and p.endswith(".py") and p not in seen]
-    found = [project.module(p) for p in paths if name in project.bytes_of(p) and b"torch.save" in project.bytes_of(p)]
+    paths = [p for p in project.locator.files() if os.path.dirname(p) == folder and p.endswith(".py") and p not in seen]
+    found = [
+        project.module(p)
+        for p in paths
+        if name in project.neighbours.bytes_of(p) and b"torch.save" in project.neighbours.bytes_of(p)
+    ]
     return [m for m in found if m is not None]
 
 

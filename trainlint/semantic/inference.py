@@ -334,7 +334,7 @@ class Inference:
             for site in self.callgraph.callers(function):
                 given.append(self._keywords(site.call, named))
             return join(given) if given else Table((), UNKNOWN)
-        library = self.project.is_library(function.module.path)
+        library = self.project.neighbours.is_library(function.module.path)
         for site in self.callgraph.callers(function) if not library else ():
             argument = site.argument(function, parameter)
             if argument is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 # torch.utils.data.DataLoader's parameters in order (documentation of torch 2.13)
+_LOADER = re.compile(rb"Loader")
 _POSITIONS = (
     "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory", "drop_last",
     "timeout", "worker_init_fn", "multiprocessing_context", "generator",
@@ -358,10 +360,8 @@ def loaders(script: Script) -> Iterator[tuple[Call, Object]]:
 
 def _names_loaders(script: Script) -> bool:
     """Whether a file, or one that it imports (a subclass, a `partial`), speaks of loaders at all."""
-    project = script.project
-    if b"Loader" in project.bytes_of(script.path):
-        return True
-    return any(b"Loader" in project.bytes_of(path) for path in project.imported(script.module))
+    neighbours, path = script.project.neighbours, script.module.path
+    return any(neighbours.speaks(one, _LOADER) for one in (path, *neighbours.imported(path)))
 
 
 def is_readable(script: Script, loader: Object) -> bool:

@@ -232,13 +232,18 @@ def _statements_in(frame: Context) -> Iterator[Statement]:
 
 def loop_frames(module: Module) -> list[Context]:
     """The frames of all loops of a file: of `for` and `while` bodies, and of comprehensions."""
+    known: list[Context] | None = module.memo.get("loop_frames")
+    if known is not None:
+        return known
     frames: dict[int, Context] = {}
     for record in [*module.statements, *module.calls]:
         for frame in record.context.frames():
             if id(frame) in frames:
                 break
             frames[id(frame)] = frame
-    return sorted((f for f in frames.values() if f.kind == "loop"), key=lambda f: (f.record.order, f.depth))
+    found = sorted((f for f in frames.values() if f.kind == "loop"), key=lambda f: (f.record.order, f.depth))
+    module.memo["loop_frames"] = found
+    return found
 
 
 def _bindings_in(frame: Context):  # type: ignore[no-untyped-def]

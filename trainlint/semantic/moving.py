@@ -92,15 +92,11 @@ def _device_names(script: Script, value: Value) -> Iterator[str | None]:
 
 
 def _speaks_of_cuda(script: Script, path: str) -> bool:
-    project = script.project
-    if _CUDA.search(project.bytes_of(path)):
+    neighbours = script.project.neighbours
+    family = neighbours.family(path)
+    if any(neighbours.speaks(one, _CUDA) for one in family):
         return True
-    for module in project.family(path):
-        if _CUDA.search(project.bytes_of(module.path)):
-            return True
-        if any(_CUDA.search(project.bytes_of(p)) for p in sorted(project.imported(module))):
-            return True
-    return False
+    return any(neighbours.speaks(p, _CUDA) for one in family for p in neighbours.imported(one))
 
 
 class _Mover:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +13,9 @@ from trainlint.semantic.values import UNKNOWN, Const, Number, Object, Table, Tex
 
 if TYPE_CHECKING:
     from trainlint.semantic.inference import Inference
+
+
+_DECLARES = re.compile(rb"add_argument|set_defaults")
 
 
 def option(inference: Inference, owner: Object, name: str) -> Value:
@@ -35,10 +39,9 @@ def option(inference: Inference, owner: Object, name: str) -> Value:
 def _modules(inference: Inference, owner: Object) -> list[Module]:
     if owner.call is not None:
         first = owner.call.context.module
-        others = [
-            m for path in sorted(inference.project.imported(first)) if (m := inference.project.module(path)) is not None
-        ]
-        return [first, *others]
+        project = inference.project
+        paths = (p for p in sorted(project.imported(first)) if project.neighbours.speaks(p, _DECLARES))
+        return [first, *(m for path in paths if (m := project.module(path)) is not None)]
     return []
 
 

@@ -151,11 +151,18 @@ def _autocast_behind(script: Script, expr: Expr, depth: int = 0) -> Call | None:
     return None
 
 
-def is_enabled(script: Script, call: Call) -> bool | None:
-    """`enabled=` of an autocast or scaler: True, False, or None where it depends."""
+def enabling(script: Script, call: Call) -> Expr | None:
+    """What an autocast or scaler is given for `enabled`."""
+    call = _with_partial(script, call)
     given = call.keyword("enabled")
     if given is None and call.args and _is_legacy(script, call) and call.attr != "GradScaler":
         given = call.args[0]
+    return given
+
+
+def is_enabled(script: Script, call: Call) -> bool | None:
+    """`enabled=` of an autocast or scaler: True, False, or None where it depends."""
+    given = enabling(script, call)
     if given is None:
         return None if call.unpacks else True
     values = set()
@@ -178,7 +185,7 @@ def autocast_device(script: Script, call: Call) -> str | None:
         return "cuda"
     if names and all(n.startswith("torch.cpu.amp.") for n in names):
         return "cpu"
-    given = call.argument(0, "device_type")
+    given = _with_partial(script, call).argument(0, "device_type")
     if given is None:
         return None
     for value in each(script.value(given)):

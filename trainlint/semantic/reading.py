@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from trainlint.semantic.values import External, Items, Object, Routine, Value, e
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
+_SETS_UP = re.compile(rb"setup_dataloaders")
 _HOOKS = {
     "train_dataloader": "train",
     "val_dataloader": "eval",
@@ -79,7 +81,9 @@ def _is_lightning(script: Script, call: Call) -> bool:
 def _driven_by_fabric(script: Script, call: Call) -> bool:
     """A data module whose loaders the program sets up with Fabric, which owns them then."""
     project = script.project
-    return any(b"setup_dataloaders" in project.bytes_of(m.path) for m in project.family(call.context.module.path))
+    return any(
+        project.neighbours.speaks(path, _SETS_UP) for path in project.neighbours.family(call.context.module.path)
+    )
 
 
 def _is_trainer(script: Script, fit: Call) -> bool:

@@ -29,6 +29,9 @@ def undetached(script: Script) -> Iterator[Carried]:
         if not isinstance(statement, Assign) or not isinstance(statement.value, Call) or statement.op is not None:
             continue
         call = statement.value
+        states = list(_states(statement.targets, call))
+        if not states:
+            continue
         if script.semantics.work.kind(call) != FORWARD and not _runs_module(script, call):
             continue
         hot = script.hot(call) or _trained_somewhere(script, call)
@@ -36,7 +39,7 @@ def undetached(script: Script) -> Iterator[Carried]:
             continue
         if script.autograd(call) == autograd.OFF:
             continue
-        for state, way in _states(statement.targets, call):
+        for state, way in states:
             if _has_graph(script, call, way) and _survives(script, state, statement, hot):
                 yield Carried(call, state, hot)
                 break

@@ -72,13 +72,11 @@ class Semantics:
         return found
 
     def _uses_accelerator(self, module: Module) -> bool:
-        project = self.project
-        if _ACCELERATED.search(project.bytes_of(module.path)):
+        neighbours = self.project.neighbours
+        family = neighbours.family(module.path)
+        if any(neighbours.speaks(path, _ACCELERATED) for path in family):
             return True
-        family = project.family(module.path)
-        if any(_ACCELERATED.search(project.bytes_of(m.path)) for m in family):
-            return True
-        return any(_ACCELERATED.search(project.bytes_of(p)) for m in family for p in sorted(project.imported(m)))
+        return any(neighbours.speaks(p, _ACCELERATED) for path in family for p in neighbours.imported(path))
 
 
 class Script:

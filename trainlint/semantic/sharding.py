@@ -130,7 +130,7 @@ def _made_by_rank(script: Script, call: Call) -> bool:
         if (
             module is not None
             and module is not call.context.module
-            and _RANK_BYTES.search(script.project.bytes_of(module.path))
+            and script.project.neighbours.speaks(module.path, _RANK_BYTES)
         ):
             return True
         if isinstance(value, Type) and _class_asks(value.cls):
@@ -177,9 +177,9 @@ def _wraps(script: Script, module: Module) -> Iterator[Call]:
 
 def calls_set_epoch(script: Script, modules: list[Module]) -> bool:
     """Whether `set_epoch` is called anywhere in these files or in what they import."""
-    project = script.project
-    paths = {m.path for m in modules} | {p for m in modules for p in project.imported(m)}
-    return any(_SET_EPOCH.search(project.bytes_of(path)) for path in sorted(paths))
+    neighbours = script.project.neighbours
+    paths = {m.path for m in modules}.union(*(neighbours.imported(m.path) for m in modules))
+    return any(neighbours.speaks(path, _SET_EPOCH) for path in paths)
 
 
 _PART = re.compile(r"worker|rank|world|shard|split_by|replica|partition|process_index", re.I)

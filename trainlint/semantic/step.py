@@ -51,6 +51,7 @@ __all__ = [
     "Event", "Step", "Steps", "excludes", "implies",
 ]  # fmt: skip
 
+_GRAD = re.compile(rb"\.grad")
 _MOST = 200  # events of one function
 _MOST_CALLEES = 8  # functions that one call may enter
 _DEEPEST_PATH = 12  # calls from a step's body to an event
@@ -477,7 +478,7 @@ class Steps:
     def _speaks_of_gradients(self, path: str) -> bool:
         known = self._grad_files.get(path)
         if known is None:
-            known = self._grad_files[path] = b".grad" in self.inference.project.bytes_of(path)
+            known = self._grad_files[path] = self.inference.project.neighbours.speaks(path, _GRAD)
         return known
 
     def _touches_gradients(self, call: Call) -> Event | None:
@@ -514,7 +515,7 @@ class Steps:
         cached = self._grads.get(id(module))
         if cached is None:
             index: dict[int, list[Assign]] = {}
-            if b".grad" in self.inference.project.bytes_of(module.path):
+            if self.inference.project.neighbours.speaks(module.path, _GRAD):
                 for statement in module.statements:
                     if isinstance(statement, Assign) and any(
                         isinstance(t, Attribute) and t.attr == "grad" for t in statement.targets

@@ -24,7 +24,7 @@ A row says, for one or several full names:
 `source`    where this is known from
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: NamedTuple would compile each annotation of each field at every start.
 
 from functools import cache
 from typing import Any, NamedTuple
@@ -43,6 +43,7 @@ FIXES = (
     "value",
     "reduction",
     "name-arguments",
+    "by-keyword",
     "unwrap",
     "item",
     "next",
@@ -56,13 +57,15 @@ class Fix(NamedTuple):
     `rename` writes `to` for the name; a `to` without a dot is another attribute of the same value, and where a method
     becomes a function its receiver becomes the first argument, and counts as one. `first` is put before the arguments,
     `keywords` after them. Arguments passed by position, from `positional_after` on, get the names in `positional`.
-    `order` reorders them, `gather` puts them into one list. It holds only for calls with at least `at_least` and at
+    `order` reorders them, `gather` puts them into one list. `needs` are keywords that must be passed with these literal
+    values: `keywords` take their places. It holds only for calls with at least `at_least` and at
     most `arguments` arguments, no starred one among them. `called`: a bare reference becomes a call too.
     `rename-keyword` writes `to` for the argument's name, and `values` for its literal values; other values: no fix.
     `drop-argument` takes it out, unless another one follows it by position.
     `add-keyword` appends `keyword=value`. `value` writes `value` for what is passed.
     `reduction` writes `reduction=` for literal `size_average=` and `reduce=`; see `reduction_of`.
     `name-arguments` gives the arguments passed by position the `names`.
+    `by-keyword` passes the row's `argument`, which stands at its `position`, by name; `value` arguments follow it.
     `unwrap`: `f(x)` becomes `x`; one argument only. `item`: `x.data[0]` becomes `x.item()`. `next`: `it.next()` becomes
     `next(it)`.
     """
@@ -83,6 +86,7 @@ class Fix(NamedTuple):
     keyword: str = ""
     value: str = ""
     names: tuple[str, ...] = ()
+    needs: tuple[tuple[str, str], ...] = ()
     from_version: Version | None = None  # equivalent only where the target's low end has reached this
 
 

@@ -4,7 +4,7 @@
 described in `trainlint.torch_api.extraction.encode`, which writes them.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations` here: NamedTuple would compile each annotation of each field at every start.
 
 from functools import cache
 from typing import NamedTuple

@@ -1,20 +1,24 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Rule
+from trainlint.rules import describe, rewrites
+from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import arguments
 from trainlint.semantic.facts import Call
 from trainlint.semantic.values import Const, each
 from trainlint.torch_api import exists
 
 if TYPE_CHECKING:
+    from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
 _FUSED = ("Adam", "AdamW", "SGD")
+_ON_CPU_TOO = (2, 4)  # fused kernels for the CPU (release notes of torch 2.4)
+_SPARSE = re.compile(rb"sparse\s*=\s*True")
 
 
 class OptimizerNotFused(Rule):
@@ -45,7 +49,9 @@ class OptimizerNotFused(Rule):
 
     ## Fix safety
 
-    Unsafe: the order of the operations, and so the last digits, differ.
+    Unsafe: the order of the operations, and so the last digits, differ. `fused=True` takes the place of `foreach=`, with which
+    it cannot go together. No fix where the target allows a torch before 2.4, whose fused kernels refuse what lies on the CPU; for
+    `SGD` where something in the program has `sparse=True`, whose gradients they refuse; where options come from `**options`.
 
     ## Measured by `trainlint verify`
 
@@ -74,7 +80,18 @@ class OptimizerNotFused(Rule):
             name = optimizer.name.rpartition(".")[2]
             if optimizer.cls is None and optimizer.name.startswith("torch.optim.") and name in _FUSED:
                 if exists(f"torch.optim.{name}(fused=)", low) and not self._decided(script, call):
-                    yield Hit(call, {"call": describe.text(call.callee), "how": self._how(script, call)})
+                    values = {"call": describe.text(call.callee), "how": self._how(script, call)}
+                    yield Hit(call, values, rewrite=self._rewrite(script, call, name))
+
+    def _rewrite(self, script: Script, call: Call, name: str) -> Rewrite | None:
+        assert script.settings is not None
+        if call.unpacks or script.settings.torch_range.low < _ON_CPU_TOO:
+            return None
+        if name == "SGD" and script.semantics.program.says(script.module, _SPARSE):
+            return None
+        if call.keyword("foreach") is None:
+            return rewrites.pass_keyword("fused", "True", safe=False)
+        return Rewrite(False, "Pass `fused=True`", _instead_of_foreach)
 
     def _decided(self, script: Script, call: Call) -> bool:
         return any(
@@ -89,3 +106,13 @@ class OptimizerNotFused(Rule):
             if off
             else "updates the parameters without a fused kernel"
         )
+
+
+def _instead_of_foreach(site: Site) -> Iterable[Change]:
+    from trainlint import rewriting
+
+    at = rewriting.keyword(site.call, "foreach")
+    name = site.call.args[at].keyword if at is not None else None
+    if at is None or name is None:
+        raise rewriting.NoFix
+    return [site.replace(name, "fused"), site.replace(site.call.args[at].value, "True")]

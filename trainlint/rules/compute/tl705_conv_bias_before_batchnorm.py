@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Note, Rule
+from trainlint.rules import describe, rewrites
+from trainlint.rules.rule import Hit, Note, Rewrite, Rule
 from trainlint.semantic import batchnorm
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class ConvBiasBeforeBatchnorm(Rule):
 
     ## Fix safety
 
-    Unsafe: the state dict loses a key, so that existing checkpoints no longer load strictly.
+    Unsafe: the state dict loses a key, so that existing checkpoints no longer load strictly. No fix where the program takes
+    pretrained weights from elsewhere, or reads a `.bias` (to initialise it, say) that may be that of the layer.
 
     ## Measured by `trainlint verify`
 
@@ -61,4 +62,9 @@ class ConvBiasBeforeBatchnorm(Rule):
 
     def check(self, script: Script) -> Iterator[Hit]:
         for layer, norm in batchnorm.before_batchnorm(script):
-            yield Hit(layer.statement, {"layer": describe.text(layer)}, None, (Note(norm, "the BatchNorm is here"),))
+            rewrite: Rewrite | None = None
+            if not batchnorm.needs_bias(script, layer):
+                position = batchnorm.bias_position(script, layer)
+                rewrite = rewrites.write_argument(layer, "bias", "False", position)
+            notes = (Note(norm, "the BatchNorm is here"),)
+            yield Hit(layer.statement, {"layer": describe.text(layer)}, None, notes, rewrite=rewrite)

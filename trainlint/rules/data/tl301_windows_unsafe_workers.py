@@ -126,7 +126,7 @@ class WindowsUnsafeWorkers(Rule):
             if place is None:
                 continue
             starter = place.module
-            if script.project.importers(starter.path):
+            if script.project.neighbours.importers(starter.path):
                 continue  # a module that is only imported
             return Note(use.expr, "iterated here, which runs when the file is imported")
         return None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ from trainlint.semantic.feeding import Feed
 if TYPE_CHECKING:
     from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
+
+
+_SAMPLER = re.compile(rb"DistributedSampler")
 
 
 class SetEpochMissing(Rule):
@@ -71,7 +75,8 @@ class SetEpochMissing(Rule):
     triggers = ((b"for",), (b"while",))
 
     def check(self, script: Script) -> Iterator[Hit]:
-        if not any(b"DistributedSampler" in script.project.bytes_of(path) for path in script.project.files()):
+        project = script.project
+        if not any(project.neighbours.speaks(path, _SAMPLER) for path in project.locator.files()):
             return
         seen: set[int] = set()
         modules = script.feeding.modules(script.module)

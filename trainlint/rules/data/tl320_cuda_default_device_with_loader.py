@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,9 @@ from trainlint.semantic.values import Const, External, Object, each
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
+
+
+_SETS_DEFAULT = re.compile(rb"set_default_")
 
 
 class CudaDefaultDeviceWithLoader(Rule):
@@ -90,15 +94,13 @@ class CudaDefaultDeviceWithLoader(Rule):
 
     def _switch(self, script: Script) -> Call | None:
         """The call that makes CUDA the default in the programs that use this file."""
-        project = script.project
-        family = project.family(script.module.path)
-        paths = sorted({p for m in family for p in project.imported(m)} | {m.path for m in family})
-        for path in paths:
-            if b"set_default_" not in project.bytes_of(path):
-                continue
-            module = project.module(path)
+        neighbours = script.project.neighbours
+        family = neighbours.family(script.module.path)
+        paths = set(family).union(*(neighbours.imported(path) for path in family))
+        for path in sorted(path for path in paths if neighbours.speaks(path, _SETS_DEFAULT)):
+            module = script.project.module(path)
             if module is not None:
-                found = self._switch_in(script, module, module in family)
+                found = self._switch_in(script, module, path in family)
                 if found is not None:
                     return found
         return None

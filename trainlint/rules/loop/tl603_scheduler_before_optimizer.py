@@ -1,18 +1,19 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
 from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Note, Rule
-from trainlint.semantic import frameworks
-from trainlint.semantic.facts import Call, Class, Compare, Constant
+from trainlint.rules.rule import Hit, Note, Rewrite, Rule
+from trainlint.semantic import frameworks, placement
+from trainlint.semantic.facts import Call, Class, Compare, Constant, Evaluate, Statement
 from trainlint.semantic.loops import loop_frames
-from trainlint.semantic.step import OPAQUE, SCHEDULE, STEP, Event, Step, excludes
+from trainlint.semantic.step import OPAQUE, SCHEDULE, STEP, UPDATE, Event, Step, excludes
 from trainlint.semantic.values import Object, each
 
 if TYPE_CHECKING:
+    from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
 _OURS = ("torch.optim.lr_scheduler.", "torch.optim.swa_utils.", "transformers.")
@@ -49,7 +50,8 @@ class SchedulerBeforeOptimizer(Rule):
 
     ## Fix safety
 
-    Unsafe: moving the call shifts the schedule.
+    Unsafe: moving the call shifts the schedule. It is moved, with its comment, behind the statement that runs the optimizer's
+    step (and the scaler's `update()`). No fix where it is given an epoch or a metric, or stands in another block.
 
     ## Measured by `trainlint verify`
 
@@ -87,9 +89,8 @@ class SchedulerBeforeOptimizer(Rule):
                     if update is not None and isinstance(update.record, Call):
                         reported.add(id(record))
                         notes = (Note(update.record, "the optimizer steps here"),)
-                        yield Hit(
-                            record, {"call": describe.text(record), "step": describe.text(update.record)}, None, notes
-                        )
+                        values = {"call": describe.text(record), "step": describe.text(update.record)}
+                        yield Hit(record, values, None, notes, rewrite=_rewrite(step, event, update))
 
     def _update_after(self, script: Script, step: Step, event: Event) -> Event | None:
         if not event.sure or not self._is_known(script, event) or self._waits(event):
@@ -168,3 +169,29 @@ class SchedulerBeforeOptimizer(Rule):
                 if not any(f.kind == "loop" for f in call.context.local_frames()):
                     return True
         return False
+
+
+def _rewrite(step: Step, event: Event, update: Event) -> Rewrite | None:
+    call, own = event.record, placement.own_statement(event.record)
+    if not isinstance(call, Call) or call.args or call.keywords or event.path:
+        return None
+    if not isinstance(own, Evaluate) or own.value is not call or update.top.context.module is not call.context.module:
+        return None
+    after = placement.beside(own, update.top)
+    if after is None or after.index <= own.index:
+        return None
+    after = _behind_scaler(step, after)
+
+    def move(site: Site) -> Iterable[Change]:
+        from trainlint import row_edits
+
+        return row_edits.moved_behind(site, site.of(after))
+
+    return Rewrite(False, "Move it behind the optimizer's step", move, others=(after,))
+
+
+def _behind_scaler(step: Step, after: Statement) -> Statement:
+    """`scaler.update()` right after `scaler.step(optimizer)` stays with it."""
+    updates = {id(placement.own_statement(e.record)) for e in step.of(UPDATE)}
+    following = after.block[after.index + 1 : after.index + 2]
+    return following[0] if following and id(following[0]) in updates else after

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe
+from trainlint.rules.loop import mode_rewrites
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import evaluation, walk
 from trainlint.semantic.facts import Call, Comprehension, Expr, For, Name, Subscript, While
@@ -59,7 +60,9 @@ class MissingEvalMode(Rule):
 
     ## Fix safety
 
-    Unsafe: the numbers change, and the training loop must switch back.
+    Unsafe: the numbers change, and the training loop must switch back. `eval()` is called before the loop, or before the
+    `with torch.no_grad():` that it begins; `train()` behind it where training would go on in eval mode. No fix for a loop that
+    trains and evaluates by a flag, nor where the model has no name at that place.
 
     ## Measured by `trainlint verify`
 
@@ -109,7 +112,8 @@ class MissingEvalMode(Rule):
         notes = [Note(event.record, "the model runs here")]
         if entry is not None:
             notes.append(Note(entry, "called from here for an evaluation"))
-        return Hit(loop.record, values, level, tuple(notes))
+        rewrite = mode_rewrites.evaluate(script, loop, event) if entry is None else None
+        return Hit(loop.record, values, level, tuple(notes), rewrite=rewrite)
 
     def _is_silent(self, script: Script, loop: BatchLoop) -> bool:
         function = loop.frame.function

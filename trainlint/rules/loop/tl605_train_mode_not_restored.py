@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe
+from trainlint.rules.loop import mode_rewrites
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import autograd, evaluation, frameworks
 from trainlint.semantic.facts import Call
@@ -63,7 +64,9 @@ class TrainModeNotRestored(Rule):
 
     ## Fix safety
 
-    Unsafe: it changes how the model trains, which is the point.
+    Unsafe: it changes how the model trains, which is the point. `train()` is called at the start of each turn of the loop over
+    epochs; where evaluation stands in the loop over batches or in a function of another file, behind the last statement that
+    evaluates. No fix where a `return` comes before that.
 
     ## Measured by `trainlint verify`
 
@@ -104,9 +107,9 @@ class TrainModeNotRestored(Rule):
                     if forward is not None and event.owner is not None:
                         reported.add(id(record))
                         notes = (Note(forward.record, "the next training step runs here, still in eval mode"),)
-                        yield Hit(
-                            record, {"call": describe.text(record), "model": describe.text(event.owner)}, None, notes
-                        )
+                        values = {"call": describe.text(record), "model": describe.text(event.owner)}
+                        rewrite = mode_rewrites.train_again(script, step, event, forward)
+                        yield Hit(record, values, None, notes, rewrite=rewrite)
 
     def _next_training_forward(self, script: Script, step: Step, switch: Event) -> Event | None:
         """The training forward that an eval() reaches on the next turn of the loop, after an evaluation and no train()."""

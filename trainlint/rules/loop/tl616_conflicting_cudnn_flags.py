@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,9 @@ from trainlint.semantic.values import External, each
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
+
+
+_FLAG = re.compile(rb"deterministic")
 
 
 class ConflictingCudnnFlags(Rule):
@@ -66,7 +70,7 @@ class ConflictingCudnnFlags(Rule):
             return
         flags = list(own)
         for path in sorted(script.project.imported(script.module)):
-            module = script.project.module(path) if b"deterministic" in script.project.bytes_of(path) else None
+            module = script.project.module(path) if script.project.neighbours.speaks(path, _FLAG) else None
             if module is not None:
                 flags.extend(_stores(script, module))
         if any(b.name == "benchmark" and self._is(script, b, False) for b in flags):

@@ -145,12 +145,8 @@ class UnusedSubmodule(Rule):
             return True  # a key of a state dict, a name for getattr; not prose
         word = re.compile(rb"\b" + re.escape(name.encode()) + rb"\b")
         project = script.project
-        for path in project.files():
-            # a file that never says torch has no bytes here, and may still read the attribute
-            data = project.bytes_of(path) or (project.text(path) or "").encode("utf-8", "replace")
-            if path != script.path and word.search(data):
-                return True
-        return False
+        others = (path for path in project.locator.files() if path != script.path)
+        return any(project.neighbours.speaks(path, word) for path in others)
 
     def _is_other(self, script: Script, access: Attribute, cls: Class) -> bool:
         """`self.name` of a class that has nothing to do with this one."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe
+from trainlint.rules.precision import adding_a_scaler
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import autograd, frameworks
 from trainlint.semantic.facts import Call, Context, Function, With
@@ -67,7 +68,10 @@ class Fp16AutocastWithoutScaler(Rule):
 
     ## Fix safety
 
-    Unsafe: it changes what the script computes, which is the point.
+    Unsafe: it changes what the script computes, which is the point. A GradScaler is made before the outermost loop that the
+    optimizer outlives (on `self`, behind the optimizer, where that stands there), handed to a function that is called once per
+    epoch, and gets all its calls: `scale`, `unscale_` before clipping, `step`, `update`. `enabled=` is that of the autocast. No
+    fix for other devices than CUDA, several loops or callers, closures, `torch.autograd.grad`, or code spread over files.
 
     ## Measured by `trainlint verify`
 
@@ -97,13 +101,14 @@ class Fp16AutocastWithoutScaler(Rule):
             if backward is None:
                 continue
             notes = (Note(backward, "this backward runs on the unscaled loss"),)
-            yield Hit(call, {"call": describe.text(call)}, None, notes)
+            rewrite = adding_a_scaler.add(script, call, backward)
+            yield Hit(call, {"call": describe.text(call)}, None, notes, rewrite=rewrite)
 
     def _scales(self, script: Script) -> bool:
-        project = script.project
-        family = project.family(script.module.path)
-        paths = {m.path for m in family} | {p for m in family for p in project.imported(m)}
-        return any(_SCALES.search(project.bytes_of(p)) for p in sorted(paths))
+        neighbours = script.project.neighbours
+        family = neighbours.family(script.module.path)
+        paths = set(family).union(*(neighbours.imported(path) for path in family))
+        return any(neighbours.speaks(path, _SCALES) for path in paths)
 
     def _trains(self, script: Script, call: Call) -> Call | None:
         """The backward that follows what runs under the autocast, None for inference."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe
+from trainlint.rules.precision import scaler_rewrites
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import scaling
 from trainlint.semantic.facts import Call
@@ -48,7 +49,9 @@ class ScalerMisuse(Rule):
 
     ## Fix safety
 
-    Unsafe: it changes what is learned, which is the point.
+    Unsafe: it changes what is learned, which is the point. The missing call is written: `scaler.scale(...)`, `scaler.step(...)`,
+    `update()` behind the last step, and `unscale_` where gradients are clipped before. A second `unscale_` is removed. No fix
+    where the scaler has no name at that place, and for `unscale_` on every micro-batch.
 
     ## Measured by `trainlint verify`
 
@@ -86,7 +89,7 @@ class ScalerMisuse(Rule):
         if scaled and not stepped:
             yield from self._plain_step(script, step, scaled)
         if stepped and not step.of(UPDATE) and not self._updates_elsewhere(script, step):
-            yield self._never_updated(script, stepped[0])
+            yield self._never_updated(script, stepped)
         yield from self._unscaled_twice(script, step)
 
     def _plain_backward(self, script: Script, step: Step, backward: list[Event], stepped: list[Event]) -> Iterator[Hit]:
@@ -98,7 +101,8 @@ class ScalerMisuse(Rule):
                 note = Note(after[-1].record, "this step divides the gradients by the scale")
                 expecting = describe.text(_call(after[-1]))
                 what = f"{describe.text(_call(event))} runs on the unscaled loss, but {expecting} expects it scaled"
-                yield Hit(event.record, {"what": what}, None, (note,), why=_DIVIDED, help=_SCALE)
+                rewrite = scaler_rewrites.scale(script, step, event, after[-1])
+                yield Hit(event.record, {"what": what}, None, (note,), why=_DIVIDED, help=_SCALE, rewrite=rewrite)
 
     def _plain_step(self, script: Script, step: Step, scaled: list[Event]) -> Iterator[Hit]:
         for event in step.of(STEP):
@@ -115,6 +119,7 @@ class ScalerMisuse(Rule):
                     (note,),
                     why=_MULTIPLIED,
                     help="call scaler.step(optimizer) instead",
+                    rewrite=scaler_rewrites.step_through(script, step, before[0], event),
                 )
 
     def _updates_elsewhere(self, script: Script, step: Step) -> bool:
@@ -131,13 +136,20 @@ class ScalerMisuse(Rule):
                     return True
         return bool(step.of(OPAQUE))
 
-    def _never_updated(self, script: Script, event: Event) -> Hit:
+    def _never_updated(self, script: Script, stepped: list[Event]) -> Hit:
+        event = stepped[0]
         subject = script.semantics.steps.scaler(event)
         made = subject.builders[0] if subject is not None and len(subject.builders) == 1 else None
         what = f"update() is never called on the scaler of {describe.text(_call(event))}"
         note = (Note(event.record, "it steps here"),) if made is not None else ()
         return Hit(
-            made or event.record, {"what": what}, None, note, why=_FROZEN, help="call scaler.update() after the step"
+            made or event.record,
+            {"what": what},
+            None,
+            note,
+            why=_FROZEN,
+            help="call scaler.update() after the step",
+            rewrite=scaler_rewrites.update(script, stepped),
         )
 
     def _unscaled_twice(self, script: Script, step: Step) -> Iterator[Hit]:
@@ -155,6 +167,7 @@ class ScalerMisuse(Rule):
                             (Note(first.record, "unscaled here already"),),
                             why=_TWICE,
                             help=_ONCE,
+                            rewrite=scaler_rewrites.drop(second),
                         )
         if step.frame.kind != "loop":
             return

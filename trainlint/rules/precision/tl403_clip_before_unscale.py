@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe
+from trainlint.rules.precision import scaler_rewrites
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import scaling
 from trainlint.semantic.facts import Call
@@ -49,7 +50,9 @@ class ClipBeforeUnscale(Rule):
 
     ## Fix safety
 
-    Unsafe: it changes what is learned, which is the point.
+    Unsafe: it changes what is learned, which is the point. `unscale_` is put before the first look at the gradients; one that
+    comes too late is moved there. No fix where it would run on turns without `scaler.step` (it then raises), where several
+    optimizers step, or where scaler and optimizer have no name at that place.
 
     ## Measured by `trainlint verify`
 
@@ -72,16 +75,26 @@ class ClipBeforeUnscale(Rule):
     def check(self, script: Script) -> Iterator[Hit]:
         seen: set[int] = set()
         for step in scaling.steps(script):
-            for event in step.of(CLIP, INSPECT):
+            found = self._in_step(script, step)
+            for event, backward in found:
                 record = event.record
-                if record.context.module is not script.module or id(record) in seen or not scaling.touches(event):
+                if record.context.module is not script.module or id(record) in seen:
                     continue
-                backward = self._scaled_backward(script, step, event)
-                if backward is not None:
-                    seen.add(id(record))
-                    assert isinstance(record, Call)
-                    note = Note(backward.record, "backward runs on the scaled loss here")
-                    yield Hit(record, {"call": describe.text(record)}, None, (note,))
+                seen.add(id(record))
+                assert isinstance(record, Call)
+                note = Note(backward.record, "backward runs on the scaled loss here")
+                together = [e for e, b in found if b is backward]
+                rewrite = scaler_rewrites.unscale(script, step, backward, together)
+                yield Hit(record, {"call": describe.text(record)}, None, (note,), rewrite=rewrite)
+
+    def _in_step(self, script: Script, step: Step) -> list[tuple[Event, Event]]:
+        """What looks at scaled gradients, each with the backward that they come from."""
+        found = []
+        for event in step.of(CLIP, INSPECT):
+            backward = self._scaled_backward(script, step, event) if scaling.touches(event) else None
+            if backward is not None:
+                found.append((event, backward))
+        return found
 
     def _scaled_backward(self, script: Script, step: Step, event: Event) -> Event | None:
         """The last scaled backward before an event that no unscale, step or update follows."""

@@ -1,0 +1,169 @@
+"""Rows of code that a fix puts before, behind or into the statement around a node, or moves."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+import libcst as cst
+
+from trainlint import rewriting
+from trainlint.rewriting import Change, NoFix, Site
+
+
+def before(site: Site, line: str) -> list[Change]:
+    """A row before the statement around the node."""
+    start, indent = _place(site, _own(site))
+    return [site.insert(start, f"{indent}{line}{site.source.newline}")]
+
+
+def behind(site: Site, *lines: str) -> list[Change]:
+    """Rows below the statement around the node and all that is in it."""
+    own = _own(site)
+    _, indent = _place(site, own)
+    return _put_at(site, _end(site, own), [f"{indent}{line}" if line else "" for line in lines])
+
+
+def first_in(site: Site, line: str) -> list[Change]:
+    """A row at the start of the block of the node: a loop's body, or a function's below its docstring."""
+    node = site.node
+    if not isinstance(node, (cst.For, cst.While, cst.FunctionDef, cst.If)) or not isinstance(
+        node.body, cst.IndentedBlock
+    ):
+        raise NoFix
+    first = node.body.body[0]
+    if not isinstance(first, cst.SimpleStatementLine) and (
+        isinstance(first, (cst.FunctionDef, cst.ClassDef)) or not isinstance(first, cst.BaseCompoundStatement)
+    ):
+        raise NoFix
+    start, indent = _place(site, first)
+    if isinstance(node, cst.FunctionDef) and node.get_docstring() is not None:
+        assert isinstance(first, cst.SimpleStatementLine)
+        return _put_at(site, _simple_end(site, first), [f"{indent}{line}"])
+    imports = list(itertools.takewhile(_is_import, node.body.body)) if isinstance(node, cst.If) else []
+    if imports:
+        last = imports[-1]
+        assert isinstance(last, cst.SimpleStatementLine)
+        return _put_at(site, _simple_end(site, last), [f"{indent}{line}"])
+    for _ in first.leading_lines:  # what is said about the statement stays with it
+        start = rewriting.row_above(site.text, start)
+    return [site.insert(start, f"{indent}{line}{site.source.newline}")]
+
+
+def _is_import(statement: cst.BaseStatement) -> bool:
+    return isinstance(statement, cst.SimpleStatementLine) and all(
+        isinstance(small, (cst.Import, cst.ImportFrom)) for small in statement.body
+    )
+
+
+def moved_before(site: Site, target: Site) -> list[Change]:
+    """The simple statement around the node, put before the statement around another one."""
+    start, end, rows = _rows(site)
+    to, _ = _place(target, _own(target))
+    if start <= to <= end:
+        raise NoFix
+    return [_cut(site, start, end), site.insert(to, rows)]
+
+
+def moved_behind(site: Site, target: Site) -> list[Change]:
+    """The simple statement around the node, put below the statement around another one, with the comment above it."""
+    start, end, rows = _rows(site)
+    own = _own(site)
+    assert isinstance(own, cst.SimpleStatementLine)
+    for line in reversed(own.leading_lines):
+        if line.comment is None:
+            break
+        above = rewriting.row_above(site.text, start)
+        rows = site.text[above:start] + rows
+        start = above
+    to = _end(target, _own(target))
+    newline = site.source.newline
+    at = rewriting.next_row(target.text, to)
+    if at == rewriting.row_end(target.text, to):  # the last row of the file has no end
+        return [_cut(site, start, end), target.insert(at, newline + rows.rstrip("\r\n"))]
+    return [_cut(site, start, end), target.insert(at, rows)]
+
+
+def gone(site: Site) -> list[Change]:
+    """The rows of the simple statement around the node, which is not the only one of its block."""
+    start, end, _ = _rows(site)
+    return [_cut(site, start, end)]
+
+
+def _cut(site: Site, start: int, end: int) -> Change:
+    """Rows taken out; of the empty rows above and below them, one stays."""
+    text = site.text
+    above = text[rewriting.row_above(text, start) : start].strip() if start else ""
+    after = rewriting.next_row(text, end)
+    if (not above or above.endswith(":")) and after > end and not text[end:after].strip():
+        return Change(start, after, "")
+    return Change(start, end, "")
+
+
+# ----------------------------------------------------------------------------------------------------------- places
+
+
+def _own(site: Site) -> cst.BaseStatement:
+    """The statement with a row of its own around the node: a simple one, or that in whose header the node stands."""
+    for node in reversed(site.around_all):
+        if isinstance(node, cst.SimpleStatementSuite):
+            break
+        if isinstance(node, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
+            if isinstance(node, cst.While) and node is not site.node:
+                break  # its header runs more than once
+            if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
+                break
+            return node
+    raise NoFix
+
+
+def _place(site: Site, own: cst.BaseStatement) -> tuple[int, str]:
+    """Where the first row of a statement starts, and its indentation."""
+    start = site.span(own.body[0])[0] if isinstance(own, cst.SimpleStatementLine) else site.span(own)[0]
+    row = rewriting.row_start(site.text, start)
+    indent = site.text[row:start]
+    if indent.strip() or _is_joined(site.text, row):
+        raise NoFix  # an `elif`, or behind another statement
+    if isinstance(own, cst.If) and not site.text.startswith("if", start):
+        raise NoFix
+    return row, indent
+
+
+def _is_joined(text: str, row: int) -> bool:
+    """Whether the row above ends with a backslash."""
+    return text[:row].rstrip("\r\n").endswith("\\")
+
+
+def _end(site: Site, own: cst.BaseStatement) -> int:
+    return _simple_end(site, own) if isinstance(own, cst.SimpleStatementLine) else site.last_offset(own)
+
+
+def _simple_end(site: Site, own: cst.SimpleStatementLine) -> int:
+    end = site.span(own.body[-1])[1]
+    rest = site.text[end : rewriting.row_end(site.text, end)].strip(" \t\f;")
+    if rest and not rest.startswith("#"):
+        raise NoFix
+    return end
+
+
+def _rows(site: Site) -> tuple[int, int, str]:
+    """Start, end and text of the rows of the simple statement around the node."""
+    own = _own(site)
+    if not isinstance(own, cst.SimpleStatementLine) or len(own.body) > 1:
+        raise NoFix
+    start, _ = _place(site, own)
+    end = rewriting.next_row(site.text, _simple_end(site, own))
+    rows = site.text[start:end]
+    if not rows.endswith(("\n", "\r")):
+        rows += site.source.newline
+    return start, end, rows
+
+
+def _put_at(site: Site, end: int, rows: Iterable[str]) -> list[Change]:
+    """Rows below the one that holds an offset."""
+    newline = site.source.newline
+    row = rewriting.row_end(site.text, end)
+    at = rewriting.next_row(site.text, end)
+    if at == row:  # the last row of the file has no end
+        return [site.insert(at, "".join(f"{newline}{r}" for r in rows))]
+    return [site.insert(at, "".join(f"{r}{newline}" for r in rows))]

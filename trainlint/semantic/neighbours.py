@@ -1,0 +1,209 @@
+"""Which files a project has, which import which, and which words stand in them: read off their bytes, without parsing.
+
+Everything here is asked for thousands of functions, so that each answer is made once for the whole project.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from trainlint.semantic.locating import Locator
+
+_LARGEST_FAMILY = 200  # files that are looked at for callers of one file, nearest first
+_MOST_IMPORTERS = 30
+MOST_IN_PROGRAM = 400
+_LARGEST = 2_000_000  # bytes; a larger neighbour is not read
+
+# a neighbour that holds none of these has nothing to do with training
+_RELEVANT = (b"torch", b"lightning", b"accelerate", b"deepspeed", b"transformers", b"ignite", b"fabric")
+
+_Lines = list[tuple[str, tuple[str, ...]]]
+
+
+class Neighbours:
+    def __init__(self, locator: Locator, texts: Mapping[str, str] | None = None) -> None:
+        """`texts` are files (by absolute path) whose text differs from what lies on the disk."""
+        self.locator = locator
+        self._given = texts or {}
+        self._bytes: dict[str, bytes] = {}
+        self._lines: dict[str, _Lines] = {}
+        self._importers: dict[str, tuple[str, ...]] | None = None
+        self._imported: dict[str, frozenset[str]] = {}
+        self._families: dict[str, tuple[str, ...]] = {}
+        self._programs: dict[str, tuple[str, ...]] = {}
+        self._words: dict[str, frozenset[str]] | None = None
+        self._spoken: dict[tuple[str, re.Pattern[bytes]], bool] = {}
+
+    # ---------------------------------------------------------------------------------------------------- bytes
+
+    def add(self, path: str, text: str) -> None:
+        """The text that a file is checked with: that of standard input need not lie on the disk."""
+        if path not in self._bytes and path.endswith(".py"):
+            self._bytes[path] = _relevant(path, text.encode("utf-8", "surrogatepass"))
+
+    def bytes_of(self, path: str) -> bytes:
+        """A file's bytes; nothing, where it has nothing to do with training."""
+        data = self._bytes.get(path)
+        if data is None:
+            data = self._bytes[path] = _relevant(path, self._read(path))
+        return data
+
+    def _read(self, path: str) -> bytes:
+        given = self._given.get(path)
+        if given is not None:
+            return given.encode("utf-8", "surrogatepass")
+        try:
+            if os.path.getsize(path) > _LARGEST:
+                return b""
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError:
+            return b""
+
+    # -------------------------------------------------------------------------------------------------- imports
+
+    def importers(self, path: str) -> tuple[str, ...]:
+        """Files that import this one, directly or by a name that a package re-exports from it."""
+        if self._importers is None:
+            found: dict[str, set[str]] = {}
+            for importer in self.locator.files():
+                if importer.endswith(".py"):
+                    for target in self.imported(importer):
+                        found.setdefault(target, set()).add(importer)
+            self._importers = {target: tuple(sorted(paths)) for target, paths in found.items()}
+        return self._importers.get(path, ())
+
+    def imported(self, path: str) -> frozenset[str]:
+        """The project's files that a file imports, those included from which a package has the names it hands on."""
+        known = self._imported.get(path)
+        if known is None:
+            targets: set[str] = set()
+            for module, names in self._lines_of(path):
+                for name in names or ("",):
+                    dotted = module if not name else module + name if module.endswith(".") else f"{module}.{name}"
+                    targets.update(self._targets(path, dotted))
+            targets.discard(path)
+            known = self._imported[path] = frozenset(targets)
+        return known
+
+    def _lines_of(self, path: str) -> _Lines:
+        lines = self._lines.get(path)
+        if lines is None:
+            lines = self._lines[path] = list(import_lines(self.bytes_of(path)))
+        return lines
+
+    def _targets(self, path: str, dotted: str, depth: int = 0) -> Iterator[str]:
+        target = self.locator.find(path, dotted)
+        if target is None:
+            return
+        yield target[0]
+        if not target[1] or os.path.basename(target[0]) != "__init__.py" or depth > 4:
+            return
+        # `from package import name`, where the package has it from one of its files
+        name = target[1][0]
+        for module, names in self._lines_of(target[0]):
+            if name in names or "*" in names:
+                inner = module + name if module.endswith(".") else f"{module}.{name}"
+                yield from self._targets(target[0], inner, depth + 1)
+
+    def is_library(self, path: str) -> bool:
+        """Whether a file is used from so many others that no caller in particular tells what its functions are given."""
+        return len(self.importers(path)) > _MOST_IMPORTERS
+
+    def family(self, path: str) -> tuple[str, ...]:
+        """The file and all that import it, directly or through others, nearest first: where its callers can be."""
+        known = self._families.get(path)
+        if known is None:
+            seen = [path]
+            members = {path}
+            for current in seen:
+                if len(seen) > _LARGEST_FAMILY:
+                    break
+                for importer in self.importers(current):
+                    if importer not in members:
+                        members.add(importer)
+                        seen.append(importer)
+            known = self._families[path] = tuple(seen)
+        return known
+
+    def program(self, path: str) -> tuple[str, ...]:
+        """The file's family and everything that those import; more than can be told where there are over 400."""
+        known = self._programs.get(path)
+        if known is None:
+            paths = list(self.family(path))
+            seen = set(paths)
+            for current in paths:
+                if len(paths) > MOST_IN_PROGRAM:
+                    break
+                for further in sorted(self.imported(current)):
+                    if further not in seen:
+                        seen.add(further)
+                        paths.append(further)
+            known = self._programs[path] = tuple(paths)
+        return known
+
+    # ---------------------------------------------------------------------------------------------------- words
+
+    def speaks(self, path: str, pattern: re.Pattern[bytes]) -> bool:
+        """Whether a pattern stands anywhere in a file's text."""
+        key = (path, pattern)
+        known = self._spoken.get(key)
+        if known is None:
+            known = self._spoken[key] = pattern.search(self.bytes_of(path) or self._read(path)) is not None
+        return known
+
+    def with_words(self, paths: Iterable[str], words: Iterable[str]) -> list[str]:
+        """Those of the files in which one of the words stands."""
+        index = self._word_index()
+        holders: set[str] = set()
+        unindexed: list[re.Pattern[bytes]] = []
+        for word in words:
+            files = index.get(word)
+            if files is not None:
+                holders |= files
+            else:
+                unindexed.append(re.compile(rb"\b" + re.escape(word.encode()) + rb"\b"))
+        return [path for path in paths if path in holders or any(self.speaks(path, one) for one in unindexed)]
+
+    def _word_index(self) -> dict[str, frozenset[str]]:
+        """For each name that a file of the project defines: the files in which it stands."""
+        if self._words is None:
+            paths = [path for path in self.locator.files() if self.bytes_of(path)]
+            defined = {word for path in paths for word in _DEFINED.findall(self.bytes_of(path))} | _ASKED
+            found: dict[bytes, list[str]] = {}
+            for path in paths:
+                for word in defined.intersection(_WORD.findall(self.bytes_of(path))):
+                    found.setdefault(word, []).append(path)
+            self._words = {word.decode("ascii", "replace"): frozenset(files) for word, files in found.items()}
+        return self._words
+
+
+_WORD = re.compile(rb"[A-Za-z_]\w*")
+_DEFINED = re.compile(rb"\b(?:def|class)[ \t]+([A-Za-z_]\w*)")
+_ASKED = frozenset({b"train", b"eval", b"backward"})
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
+)
+_NAME = re.compile(r"(?:^|,)\s*([\w.*]+)")
+
+
+def import_lines(data: bytes) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(module, names) of each import statement, as far as lines that look like one are one."""
+    for match in _IMPORT.finditer(data):
+        source, names, plain = (
+            part.decode("utf-8", "replace") if part is not None else None for part in match.groups()
+        )
+        if source is not None and names is not None:
+            uncommented = re.sub(r"#[^\n]*", "", names).replace("(", "").replace(")", "").replace("\\", "")
+            yield source, tuple(_NAME.findall(uncommented))
+        elif plain is not None:
+            for module in _NAME.findall(plain):
+                yield module, ()
+
+
+def _relevant(path: str, data: bytes) -> bytes:
+    if any(word in data for word in _RELEVANT) or os.path.basename(path) == "__init__.py":
+        return data  # a package's __init__ may hand on names without a word about torch
+    return b""
