@@ -50,7 +50,7 @@ EXPERIMENTS: dict[str, str] = {
     "TL901": "crash",
 }
 
-_COMPARE = "needs a comparison with the line changed, which this version does not run"
+_COMPARE = "needs a comparison with the line changed: there is no fix to apply here, or --budget is 0"
 _STATIC = "settled by reading the code; a few steps cannot show it"
 _CUDA = "needs a CUDA device and a comparison with the line changed"
 

@@ -57,6 +57,9 @@ def parser(program: str) -> argparse.ArgumentParser:
         "--min-effect", type=float, help="least effect that counts (default: 0.03 on a CPU, 0.02 on a GPU)"
     )
     made.add_argument(
+        "--budget", default="5m", help="time for comparing with and without a change: 90s, 5m; 0 compares nothing"
+    )
+    made.add_argument(
         "--keep-run-dir", action="store_true", help="keep the folder with results and what was redirected"
     )
     made.add_argument("--output-format", choices=FORMATS, default="text")
@@ -178,8 +181,22 @@ def _options(given: argparse.Namespace, scripts: list[str]) -> Options:
         environment=tuple(pairs),
         only=tuple(given.only),
         min_effect=given.min_effect,
+        budget_s=duration_s(given.budget),
         keep_run_dir=given.keep_run_dir,
     )
+
+
+def duration_s(text: str) -> float:
+    """Seconds of "90", "90s", "5m" or "1h"."""
+    unit = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
+    number = text[:-1] if unit is not None else text
+    try:
+        seconds = float(number) * (unit or 1.0)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"--budget is a time such as 90s or 5m, not {text!r}")
+    return seconds
 
 
 def seed_number(text: str) -> int | None:

@@ -27,6 +27,7 @@ class Answer:
     why: str
     metric: str = ""  # what was tested: syncs_per_step, eval_graph_bytes, loader_wait_share, ...
     evidence: dict[str, Any] = field(default_factory=dict)
+    effect: dict[str, Any] | None = None  # of the change, where a comparison was made: `compare.answers.effect_record`
 
 
 @dataclass(frozen=True)

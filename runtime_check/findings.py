@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ class Finding:
     name: str = ""
     level: str = ""
     fingerprint: str = ""
+    fix: dict[str, Any] | None = field(default=None, compare=False)  # applicability, message, edits
 
     @property
     def place(self) -> str:
@@ -67,6 +68,7 @@ def _finding(entry: Any, number: int, folder: Path) -> Finding:
         name=entry.get("name", ""),
         level=entry.get("level", ""),
         fingerprint=entry.get("fingerprint", ""),
+        fix=entry.get("fix") or None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -9,8 +10,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 
 from runtime_check.keeper import become_subreaper, descendants, end_all, put_back
 from runtime_check.options import Options
+from runtime_check.overlaying import with_stub, write_overlay
 
 _HERE = Path(__file__).resolve().parent
 _LONGEST_TEMPDIR = 48  # characters: multiprocessing puts sockets below it, and their paths end at 108
@@ -44,6 +47,8 @@ class Pass:
     until_eval: bool = False
     start_method: str | None = None  # of multiprocessing; None: the platform's own
     few_steps: bool = False  # one step is enough
+    extra: Mapping[str, Any] = field(default_factory=dict)  # what a comparison adds to the probe's configuration
+    overlay: Mapping[str, str] = field(default_factory=dict)  # path -> text that is served in its place
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,8 @@ class Session:
         self.folder = Path(tempfile.mkdtemp(prefix="trainlint-", dir=parent))
         (self.folder / "owner").write_text(str(os.getpid()), encoding="ascii")
         self.shim = False
-        self._count = 0
+        self.cancelled = threading.Event()  # ends the launches of other threads (the two arms of a pair)
+        self._numbers = itertools.count(1)
 
     def close(self) -> None:
         if not self.options.keep_run_dir:
@@ -96,8 +102,7 @@ class Session:
 
     def launch(self, run: Pass, progress: Callable[[int], None] | None = None) -> Outcome:
         """Run the command once. Nothing of it is left when this returns or raises."""
-        self._count += 1
-        run_dir = self.folder / f"{self._count}"
+        run_dir = self.folder / f"{next(self._numbers)}"
         run_dir.mkdir()
         (run_dir / "files").mkdir()
         (run_dir / "tmp").mkdir()
@@ -135,6 +140,8 @@ class Session:
             "seed": options.seed,
             "shim": self.shim,
             "writes": options.writes,
+            "overlay": write_overlay(run.overlay, run_dir),
+            **run.extra,
         }
 
     def environment(self, config_path: Path, run_dir: Path) -> dict[str, str]:
@@ -167,7 +174,7 @@ class Session:
     ) -> Outcome:
         log, ended = run_dir / "log.txt", run_dir / "ended.json"
         order = {
-            "command": self.options.command_line(),
+            "command": with_stub(run.overlay, run_dir, self.options),
             "cwd": str(self.options.cwd),
             "env": self.environment(config_path, run_dir),
             "log": str(log),
@@ -190,7 +197,7 @@ class Session:
         )
         why, waiting = "interrupted", list[dict[str, Any]]()
         try:
-            why, waiting = _watch(keeper, run_dir, deadline, progress)
+            why, waiting = _watch(keeper, run_dir, deadline, progress, self.cancelled.is_set)
         finally:
             complaint = _end(keeper)
             if not ended.exists():
@@ -244,7 +251,11 @@ def _lifeline(run_dir: Path) -> Iterator[str | None]:
 
 
 def _watch(
-    keeper: subprocess.Popen[bytes], run_dir: Path, deadline: float, progress: Callable[[int], None] | None
+    keeper: subprocess.Popen[bytes],
+    run_dir: Path,
+    deadline: float,
+    progress: Callable[[int], None] | None,
+    cancelled: Callable[[], bool],
 ) -> tuple[str, list[dict[str, Any]]]:
     """Until the command has ended, all ranks have reported, or the deadline is past."""
     begun = time.monotonic()
@@ -254,6 +265,8 @@ def _watch(
         time.sleep(0.03)
         if (run_dir / "ended.json").exists():
             return "script", []
+        if cancelled():
+            return "interrupted", []
         elapsed = time.monotonic() - begun
         if progress is not None:
             steps = _progress(run_dir)

@@ -38,6 +38,7 @@ class Options:
     environment: tuple[tuple[str, str], ...] = ()
     only: tuple[str, ...] = ()  # codes, or path:line
     min_effect: float | None = None
+    budget_s: float = 0.0  # for comparisons; 0: only observe
     keep_run_dir: bool = False
     cwd: Path = field(default_factory=Path.cwd)
 

@@ -10,6 +10,9 @@ from typing import Any
 from runtime_check import machine, messages
 from runtime_check.claims import EXPERIMENTS as CLAIMS
 from runtime_check.claims import reason_not_run
+from runtime_check.compare.answers import proposals_for, with_comparisons
+from runtime_check.compare.comparing import compare
+from runtime_check.compare.records import Comparisons
 from runtime_check.diagnosis import Diagnosis, diagnose
 from runtime_check.evidence import Answer, Evidence, Verdict
 from runtime_check.experiments import EXPERIMENTS
@@ -45,6 +48,7 @@ class Report:
     out_of_memory: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     shim: bool = False
+    comparisons: Comparisons | None = None
 
 
 @dataclass
@@ -81,6 +85,7 @@ class _Run:
         self.fail_on_confirmed = fail_on_confirmed
         self.host = machine.describe()
         self.outcomes: list[Outcome] = []
+        self.compared: list[Outcome] = []  # launches of comparisons
         self.by_name: dict[str, Outcome] = {}
         self.utilisation: Utilisation | None = None
         self.short: str | None = None  # said when the script has fewer steps than were asked for
@@ -176,14 +181,30 @@ class _Run:
         evidence = self._evidence()
         ran_out = _ran_out_of_memory(self.outcomes)
         lines = messages.out_of_memory(ran_out, evidence.cuda) if ran_out is not None else []
-        answers = self._answers(evidence)
+        answers, comparisons = self._compared(self._answers(evidence), evidence)
         confirmed = any(answer.verdict is Verdict.CONFIRMED for _, answer in answers)
         code = EXIT_CONFIRMED if self.fail_on_confirmed and confirmed else EXIT_RAN
         if evidence.timing is None and not answers and ran_out is None:
             code = EXIT_NOTHING_MEASURED
         report = self._report(evidence, code, answers)
         diagnosis = diagnose(evidence, self.utilisation, ran_out_of_memory=ran_out is not None)
-        return replace(report, diagnosis=diagnosis, out_of_memory=tuple(lines))
+        return replace(report, diagnosis=diagnosis, out_of_memory=tuple(lines), comparisons=comparisons)
+
+    def _compared(
+        self, answers: tuple[tuple[Finding, Answer], ...], evidence: Evidence
+    ) -> tuple[tuple[tuple[Finding, Answer], ...], Comparisons | None]:
+        """With the change and without: what a comparison can decide, within the budget."""
+        proposals = proposals_for(answers, evidence) if self.options.budget_s > 0 else []
+        if not proposals:
+            return answers, None
+        passes = len(self.plan.passes)
+
+        def show(what: str, done: int, of: int) -> None:
+            self.progress.show(what, passes + 1, passes + 1, done, of)
+
+        compared = compare(self.session, evidence, proposals, self.options.budget_s, show)
+        self.compared += compared.outcomes
+        return tuple(with_comparisons(answers, compared.comparisons)), compared.comparisons
 
     def _report(self, evidence: Evidence, code: int, answers: tuple[tuple[Finding, Answer], ...]) -> Report:
         return Report(
@@ -191,7 +212,7 @@ class _Run:
             exit_code=code,
             host=self.host,
             evidence=evidence,
-            outcomes=tuple(self.outcomes),
+            outcomes=(*self.outcomes, *self.compared),
             answers=answers,
             utilisation=self.utilisation,
             warnings=tuple(self._warnings()),

@@ -167,7 +167,7 @@ def _blocks(statement: ast.AST) -> Iterator[list[ast.stmt]]:
 def _own_part(statement: ast.stmt, offsets: _Offsets) -> tuple[int, int]:
     start = offsets.of(statement.lineno, statement.col_offset)
     for decorator in getattr(statement, "decorator_list", ()):
-        start = min(start, offsets.of(decorator.lineno, decorator.col_offset))
+        start = min(start, offsets.sign_before("@", offsets.of(decorator.lineno, decorator.col_offset)))
     first = next((block[0] for block in _blocks(statement) if block), None)
     if first is None:
         return start, offsets.of(statement.end_lineno or 0, statement.end_col_offset or 0)
@@ -209,3 +209,6 @@ class _Offsets:
         """Where the code of a row begins."""
         line = self._source.line(row)
         return self._source.row_starts[row - 1] + len(line) - len(line.lstrip())
+
+    def sign_before(self, sign: str, offset: int) -> int:
+        return self._source.text.rindex(sign, 0, offset)

@@ -54,7 +54,7 @@ class Site:
         self.source = source
         self.text = source.text
         self.tree = tree
-        self._shift = source.row_starts[row - 1]
+        self.shift = source.row_starts[row - 1]
         self.around_all = _path(tree, node)
         wanted: list[cst.CSTNode] = [n for n in self.around_all if isinstance(n, _PLACED)]
         stack: list[cst.CSTNode] = [node]
@@ -63,7 +63,7 @@ class Site:
             if isinstance(current, _PLACED):
                 wanted.append(current)
             stack.extend(current.children)
-        self._spans = node_spans(tree, self.text[self._shift :], wanted)
+        self._spans = node_spans(tree, self.text[self.shift :], wanted)
 
     @property
     def call(self) -> cst.Call:
@@ -85,7 +85,19 @@ class Site:
         found = self._spans.get(id(node))
         if found is None:
             raise NoFix
-        return found[0] + self._shift, found[1] + self._shift
+        return found[0] + self.shift, found[1] + self.shift
+
+    def place(self, record: Record) -> tuple[int, int]:
+        """Where one of `Rewrite.others` stands."""
+        there = self.of(record)
+        return there.span(there.node)
+
+    def found_span(self, node: cst.CSTNode) -> tuple[int, int]:
+        """As `span`, for a node anywhere in the tree."""
+        found = node_spans(self.tree, self.text[self.shift :], [node]).get(id(node))
+        if found is None:
+            raise NoFix
+        return found[0] + self.shift, found[1] + self.shift
 
     def outer_span(self, node: cst.BaseExpression) -> tuple[int, int]:
         """With the parentheses around it."""
@@ -121,15 +133,15 @@ class Site:
 
     def last_offset(self, node: cst.CSTNode) -> int:
         """Where the last statement in a node ends."""
-        ends = [self._spans[id(n)][1] for n in _below_node(node) if id(n) in self._spans]
+        ends = [self._spans[id(n)][1] for n in below_node(node) if id(n) in self._spans]
         if not ends:
             found = node_spans(
-                self.tree, self.text[self._shift :], [n for n in _below_node(node) if isinstance(n, _PLACED)]
+                self.tree, self.text[self.shift :], [n for n in below_node(node) if isinstance(n, _PLACED)]
             )
             ends = [end for _, end in found.values()]
         if not ends:
             raise NoFix
-        return max(ends) + self._shift
+        return max(ends) + self.shift
 
     def indent_at(self, offset: int) -> str:
         """The white space that the row of an offset starts with."""
@@ -171,7 +183,7 @@ def _position(source: Source, offset: int) -> tuple[int, int]:
     return row, offset - source.row_starts[row - 1] + 1
 
 
-def _below_node(node: cst.CSTNode) -> list[cst.CSTNode]:
+def below_node(node: cst.CSTNode) -> list[cst.CSTNode]:
     found = [node]
     for current in found:
         found.extend(current.children)
@@ -445,6 +457,20 @@ def statement_before(site: Site, condition: str | None, line: str) -> list[Chang
     return [site.insert(row, "".join(f"{r}{newline}" for r in rows))]
 
 
+def unwrap(site: Site) -> list[Change]:
+    """`f(x, ...)` -> `x`; `x = f(x)` goes."""
+    value = site.call.args[0].value
+    written = site.written(value)
+    parent = site.parent()
+    if isinstance(parent, cst.Assign) and [site.tree.code_for_node(t.target) for t in parent.targets] == [written]:
+        return remove_statement(site)
+    start, end = site.span(site.node)
+    if "\n" in site.text[start:end] or "\r" in site.text[start:end] or isinstance(value, cst.GeneratorExp):
+        raise NoFix
+    free = isinstance(parent, (cst.Assign, cst.Arg, cst.Expr, cst.Return))  # these need no parentheses around it
+    return [Change(start, end, written if free else atom(value, written))]
+
+
 def loop(node: object) -> cst.For:
     if not isinstance(node, cst.For):
         raise NoFix
@@ -467,8 +493,19 @@ def first_in_loop(site: Site, condition: str | None, line: str) -> list[Change]:
         raise NoFix
     unit = node.body.indent or site.tree.default_indent
     newline = _newline_at(text, row)
-    rows = [line] if condition is None else [condition, f"{unit}{line}"]
-    return [site.insert(row, "".join(f"{outer}{unit}{r}{newline}" for r in rows))]
+    lines = [line] if condition is None else [condition, f"{unit}{line}"]
+    return [site.insert(row, "".join(f"{outer}{unit}{r}{newline}" for r in lines))]
+
+
+def rows(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    rows = []
+    while start < end:
+        following = next_row(text, start)
+        rows.append((start, following))
+        if following == start:
+            break
+        start = following
+    return rows
 
 
 # ----------------------------------------------------------------------------------------------------------- text

@@ -51,6 +51,10 @@ def start(config_path: str) -> None:
     guards.install(CONFIG)
     lifeline.install(CONFIG)
     script_end.install()
+    if CONFIG.get("overlay"):
+        from _trainlint_probe import overlay
+
+        overlay.install(CONFIG)
     imports.after_import("torch", _on_torch)
     imports.after_import("deepspeed.runtime.engine", _on_deepspeed)
     atexit.register(_at_exit)
@@ -128,7 +132,24 @@ def _on_torch(torch: Any) -> None:
             _INSTALLERS[name](torch)
         except Exception:
             note_error(f"instrument {name}")
+    _compare(torch)
     say_hello("torch", version=torch.__version__, cuda=torch.version.cuda, thread=threading.current_thread().name)
+
+
+def _compare(torch: Any) -> None:
+    """Last, so that what a change wraps is what the user's line calls."""
+    if CONFIG.get("changes"):
+        from _trainlint_probe import interventions
+
+        interventions.install(torch, CONFIG)
+    if CONFIG.get("toggle"):
+        from _trainlint_probe import schedule
+
+        schedule.install(torch, CONFIG)
+    if CONFIG.get("lockstep"):
+        from _trainlint_probe import lockstep
+
+        lockstep.install(torch, CONFIG)
 
 
 def _syncs(torch: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from runtime_check.compare.answers import effect_record
 from runtime_check.diagnosis import Hotspot
 from runtime_check.evidence import Answer, Verdict
 from runtime_check.findings import Finding
@@ -37,7 +38,8 @@ def to_object(report: Report) -> dict[str, Any]:
         "utilisation": vars(report.utilisation) if report.utilisation is not None else None,
         "behaviours": (evidence.first(evidence.observed) or {}).get("behaviours"),
         "collectives": (evidence.first(evidence.observed) or {}).get("collectives", []),
-        "noise": {"warnings": list(report.warnings)},
+        "noise": {"warnings": list(report.warnings), **_noise(report)},
+        "comparisons": _comparisons(report),
         "findings": [_finding(f, answer) for f, answer in report.answers if answer.verdict is not Verdict.NOT_RUN],
         "not_run": [
             {"id": f.fingerprint or None, "code": f.code, "file": f.shown_path, "line": f.row, "reason": answer.why}
@@ -177,4 +179,41 @@ def _finding(finding: Finding, answer: Answer) -> dict[str, Any]:
         "verdict": answer.verdict.value,
         "why": answer.why,
         "evidence": answer.evidence,
+        "effect": answer.effect,
+    }
+
+
+def _noise(report: Report) -> dict[str, Any]:
+    made = report.comparisons
+    noise = made.noise if made is not None else None
+    if noise is None:
+        return {}
+    return {
+        "load": noise.load,
+        "cpus": noise.cpus,
+        "null_half_width": noise.null_half_width,
+        "null_saving": noise.null_saving,
+        "clock": noise.clock,
+        "threads": noise.threads,
+        "biased": noise.biased,
+    }
+
+
+def _comparisons(report: Report) -> dict[str, Any] | None:
+    """Every comparison that was made or left out, with or without a finding."""
+    made = report.comparisons
+    if made is None:
+        return None
+    return {
+        "seconds": round(made.seconds, 1),
+        "budget_s": made.budget_s,
+        "made": [
+            {
+                "finding": d.proposal.finding.fingerprint or None if d.proposal.finding is not None else None,
+                "verdict": d.verdict.value,
+                "why": d.why,
+                "effect": effect_record(d),
+            }
+            for d in made.decisions
+        ],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from runtime_check.compare.answers import noise_line
 from runtime_check.diagnosis import Diagnosis, phase_name
 from runtime_check.evidence import Verdict
 from runtime_check.measures import bytes_text, timing
@@ -107,6 +108,15 @@ def loaders(report: Report) -> list[str]:
             f"(num_workers={loader['workers']}, batch_size={loader['batch_size']})"
         )
     return lines
+
+
+def comparisons(report: Report) -> list[str]:
+    """How much the machine moved while runs were compared, and what that took."""
+    made = report.comparisons
+    if made is None:
+        return []
+    line = noise_line(made.noise) if made.noise is not None else ""
+    return [*([line] if line else []), f"comparing took {made.seconds:.0f} s of a budget of {made.budget_s:.0f} s"]
 
 
 def side_effects(report: Report) -> list[str]:

@@ -23,7 +23,8 @@ def to_markdown(report: Report) -> str:
         facts = [*content.head(report), *content.speed(report), *content.loaders(report), *content.memory(report)]
         blocks.append("\n".join(f"- {line}" for line in facts))
     blocks.extend(_tables(report))
-    remarks = [*(diagnosis.notes if diagnosis is not None else ()), *report.warnings, *content.side_effects(report)]
+    notes = diagnosis.notes if diagnosis is not None else ()
+    remarks = [*content.comparisons(report), *notes, *report.warnings, *content.side_effects(report)]
     if remarks:
         blocks.append("\n".join(f"- {line}" for line in remarks))
     blocks.append(f"<sub>{content.EXECUTES}</sub>")

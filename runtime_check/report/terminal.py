@@ -65,6 +65,8 @@ def lines(report: Report) -> Iterator[tuple[str, str]]:
         for row in content.rows(report):
             verdict = row.verdict.value.replace("_", " ").upper()
             yield f"{row.code}  {row.place}  {verdict}  {row.why}", _STYLE[row.verdict]
+    for line in content.comparisons(report):
+        yield line, "dim"
     if report.warnings or content.side_effects(report):
         yield "", ""
     for warning in report.warnings:

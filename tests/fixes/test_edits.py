@@ -43,3 +43,11 @@ def test_a_change_beyond_its_statement_is_seen() -> None:
     assert is_clean(TEXT, TEXT.replace("f(1)", "f(2)"), [(19, 20, "2")])
     assert not is_clean(TEXT, "import torch\nif x:\n    x = f(1)\n    y = g(2)\n", [(13, 13, "if x:\n    ")])
     assert not is_clean(TEXT, "import torch\nx = '''f(1)\ny = g(2)\n'''\n", [(17, 17, "'''")])
+
+
+def test_a_decorator_that_is_added_to_the_first_statement_of_a_block_is_clean() -> None:
+    text = "try:\n    def f():\n        pass\nfinally:\n    pass\n"
+    at = text.index("def")
+    done = apply(text, [patch((at, at, "@torch.no_grad()\n    "))])
+    assert not done.dropped
+    assert done.text.startswith("try:\n    @torch.no_grad()\n    def f():")

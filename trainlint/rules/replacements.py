@@ -286,28 +286,9 @@ def _one_reduction(site: Site, names: list[str], text: str) -> Changes:
 
 def _unwrap(site: Site) -> Changes:
     """`Variable(x)` -> `x`"""
-    import libcst as cst
-
     from trainlint import rewriting
 
-    value = site.call.args[0].value
-    written = site.written(value)
-    parent = site.parent()
-    if isinstance(parent, cst.Assign) and [site.tree.code_for_node(t.target) for t in parent.targets] == [written]:
-        return rewriting.remove_statement(site)  # `x = Variable(x)`
-    start, end = site.span(site.node)
-    if "\n" in site.text[start:end] or "\r" in site.text[start:end] or isinstance(value, cst.GeneratorExp):
-        raise rewriting.NoFix
-    inner = written if _stands_free(site) else rewriting.atom(value, written)
-    return [rewriting.Change(start, end, inner)]
-
-
-def _stands_free(site: Site) -> bool:
-    """An assigned value or an argument needs no parentheses around it."""
-    import libcst as cst
-
-    parent = site.parent()
-    return isinstance(parent, (cst.Assign, cst.Arg, cst.Expr, cst.Return))
+    return rewriting.unwrap(site)
 
 
 def _item(site: Site) -> Changes:

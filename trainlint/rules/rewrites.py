@@ -164,15 +164,15 @@ def write(value: Expr, content: str, *, safe: bool) -> Rewrite:
     return Rewrite(safe, f"Write `{content}`", edit, at=value)
 
 
-def remove_statement(call: Call) -> Rewrite:
-    """The statement that is nothing but this call."""
+def remove_statement(record: Record) -> Rewrite:
+    """The statement that is nothing but this call, or that assigns to this target."""
 
     def edit(site: Site) -> Iterable[Change]:
         from trainlint import rewriting
 
         return rewriting.remove_statement(site)
 
-    return Rewrite(False, "Remove the statement", edit, at=call)
+    return Rewrite(False, "Remove the statement", edit, at=record)
 
 
 Part = tuple[Record, Callable[["Site"], Iterable["Change"]]]

@@ -12,9 +12,9 @@ from trainlint.semantic.contexts import dotted_name, is_self
 from trainlint.semantic.facts import Attribute, Call, Expr, Name, Sequence
 from trainlint.semantic.identity import Subject
 from trainlint.semantic.lineage import Part
-from trainlint.semantic.step import STEP, Event, Step
+from trainlint.semantic.step import CLIP, INSPECT, OPAQUE, STEP, ZERO_GRAD, Event, Step, implies
 from trainlint.semantic.walk import expressions
-from trainlint.semantic.work import BACKWARD
+from trainlint.semantic.work import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -23,18 +23,34 @@ _PREFIX = re.compile(r"(?:^|_)(?:optimi[sz]er|optim|opt|solver)s?(?:_|$)", re.I)
 
 
 class WastedGraph(NamedTuple):
-    """`outer`: the forward of the network that is trained, on the output of `inner`, which is not."""
+    """`outer`: the forward of the network that is trained, on the output of `inner`, which is not. `argument`: what
+    brings that output in, where it brings nothing else that is trained and this call serves no other step. `cleared`:
+    whether what the backward leaves in the other networks is surely cleared before anything uses it."""
 
     outer: Call
     inner: Call
     backward: Call
     optimizer: Expr
+    argument: Expr | None = None
+    cleared: bool = False
 
 
 def wasted_graphs(script: Script) -> Iterator[WastedGraph]:
+    if not _runs_networks(script):
+        return
     for step in script.semantics.steps.through(script.module):
         for backward, optimizer in _single_updates(script, step):
             yield from _of_update(script, step, backward, optimizer)
+
+
+def _runs_networks(script: Script) -> bool:
+    """Whether a network runs anywhere but inside of another one: what a `forward` does with its layers trains nothing."""
+    work = script.semantics.work
+    return any(
+        work.kind(call) == FORWARD
+        for call in script.module.calls
+        if call.context.function is None or call.context.function.name != "forward"
+    )
 
 
 def _single_updates(script: Script, step: Step) -> Iterator[tuple[Event, Event]]:
@@ -63,22 +79,66 @@ def _of_update(script: Script, step: Step, backward: Event, optimizer: Event) ->
         assert isinstance(call, Call)
         if script.semantics.lineage.cut(call) or _in_penalty(script, call) or _is_shared(script, step, backward, outer):
             continue
-        for inner in _inputs(script, outer):
+        for _, inner in _inputs(script, outer):
             assert isinstance(inner.expr, Call)
             if _trains_outer_only(script, step, optimizer, outer, inner):
                 if isinstance(backward.record, Call) and optimizer.owner is not None:
-                    yield WastedGraph(call, inner.expr, backward.record, optimizer.owner)
+                    argument = _wasted_argument(script, step, optimizer, outer)
+                    cleared = _cleared(script, step, backward, optimizer)
+                    yield WastedGraph(call, inner.expr, backward.record, optimizer.owner, argument, cleared)
                 break
 
 
-def _inputs(script: Script, outer: Part) -> Iterator[Part]:
-    """The forward passes that the arguments of a forward pass hang on."""
+def _inputs(script: Script, outer: Part) -> Iterator[tuple[Expr, Part]]:
+    """The forward passes that the arguments of a forward pass hang on, each with its argument."""
     call = outer.expr
     assert isinstance(call, Call)
     for argument in [*call.args, *(k.value for k in call.keywords)]:
         for part in script.semantics.lineage.forwards(argument, outer.path):
             if not script.semantics.lineage.cut(part.expr):
-                yield part
+                yield argument, part
+
+
+def _wasted_argument(script: Script, step: Step, optimizer: Event, outer: Part) -> Expr | None:
+    """The only argument with a graph, a tensor whose graph is wasted whole; None where the call may serve other steps."""
+    arguments: dict[int, Expr] = {}
+    for argument, part in _inputs(script, outer):
+        arguments[id(argument)] = argument
+        if not _trains_outer_only(script, step, optimizer, outer, part):
+            return None
+    if len(arguments) != 1 or _runs_elsewhere(script, outer):
+        return None
+    (argument,) = arguments.values()
+    return argument if script.tensor(argument) is not None else None
+
+
+def _runs_elsewhere(script: Script, outer: Part) -> bool:
+    """Whether a function on the way from the step to the forward pass is called in another place, too."""
+    places = [*outer.path[1:], outer.expr] if outer.path else []
+    functions = [place.context.function for place in places]
+    return any(f is None or len(script.inference.callgraph.callers(f)) != 1 for f in functions)
+
+
+def _cleared(script: Script, step: Step, backward: Event, optimizer: Event) -> bool:
+    """Whether each other optimizer's gradients are cleared after this backward, before another one runs, a step is taken,
+    or anything else looks at gradients; on the next turn of the step, if not on this one."""
+    steps = script.semantics.steps
+    others = [e for e in step.of(STEP) if steps.same(e, optimizer) is not True]
+    at = next(i for i, e in enumerate(step.events) if e is backward)
+    following = [*step.events[at + 1 :], *(step.events[:at] if step.frame.kind == "loop" else ())]
+    window: list[Event] = []
+    last: Event | None = None
+    for event in following:
+        if event.kind in (CLIP, INSPECT, OPAQUE):
+            return False
+        if event.kind == BACKWARD or (event.kind == STEP and steps.same(event, optimizer) is not True):
+            last = event
+            break
+        window.append(event)
+    if last is None:
+        return False
+    clearings = [e for e in window if e.kind == ZERO_GRAD and e.sure and implies(last, e)]
+    return all(any(steps.clears(e, other) is True for e in clearings) for other in others)
 
 
 def _trains_outer_only(script: Script, step: Step, optimizer: Event, outer: Part, inner: Part) -> bool:

@@ -47,6 +47,13 @@ class Compilation(NamedTuple):
 def compilations(script: Script, module: Module | None = None) -> list[Compilation]:
     """Calls of `torch.compile` with something to compile, and functions that it decorates."""
     module = module if module is not None else script.module
+    known: list[Compilation] | None = module.memo.get("compilations")
+    if known is None:
+        known = module.memo["compilations"] = _compilations(script, module)
+    return known
+
+
+def _compilations(script: Script, module: Module) -> list[Compilation]:
     found: list[Compilation] = []
     decorators: set[int] = set()
     for function in module.functions:

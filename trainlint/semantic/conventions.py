@@ -20,6 +20,10 @@ MODULE_NAME = re.compile(
     r"|^(?:model|net|discriminator|generator|encoder|decoder)_\w{1,8}$|Model$|Net$|^[DG](?:_[A-Za-z]+)?$",
     re.I,
 )
+# `tracker.log_model(...)`: what does something with a model is none
+_VERB = re.compile(
+    r"^(?:log|save|load|build|get|make|create|init|upload|download|export|register|publish|track)_", re.I
+)
 LOSS_NAME = re.compile(
     r"(?:^|_)(?:criterion|criteria|loss_?fn|loss_?func|loss_?function|lossfn|crit|objective)(?:_\w+)?$|^(?:loss_f|losser|get_loss|calc_loss|compute_loss)$|criterion",
     re.I,
@@ -57,7 +61,11 @@ def by_use(inference: Inference, name: str, expr: Expr) -> Value:
         return Tensor(None, None, "tensor")
     if "backward" in uses and not OPTIMIZER_NAME.search(name) and not _is_framework(name):
         return Tensor(None, True, "loss")
-    if MODULE_NAME.search(name) and (uses & known.MODULE_METHODS or "__call__" in uses or "train" in uses):
+    if (
+        MODULE_NAME.search(name)
+        and not _VERB.search(name)
+        and (uses & known.MODULE_METHODS or "__call__" in uses or "train" in uses)
+    ):
         return Object("module", "")
     if LOSS_NAME.search(name) and "__call__" in uses:
         return Object("loss", "")

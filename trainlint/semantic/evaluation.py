@@ -57,8 +57,17 @@ def feeds_training(script: Script, loop: BatchLoop) -> bool:
     if _backward_follows(script, loop.frame, loop.record.order, loop.frame):
         return True
     function = loop.frame.function
-    if function is None or not _returns_graph(script, function):
+    return function is not None and returns_to_training(script, function)
+
+
+def returns_to_training(script: Script, function: Function) -> bool:
+    """Whether a function gives back a value with a graph to code that runs a backward afterwards, or that of a file which
+    takes gradients with `torch.autograd.grad` somewhere else."""
+    if not _returns_graph(script, function):
         return False
+    taken = function.module.calls_by_attr.get("grad", ())
+    if any(script.name_of(c.callee) == "torch.autograd.grad" for c in taken if c.context.function is not function):
+        return True
     sites = script.inference.callgraph.callers(function)
     return any(_backward_follows(script, site.call.context, site.call.order, None) for site in sites)
 

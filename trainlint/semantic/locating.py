@@ -62,9 +62,16 @@ class Locator:
         package = self._package(path)
         if package is None or folder == package or folder.startswith(package + os.sep):
             return False
+        return self.package_size(path) > _LARGEST_OWN_PACKAGE
+
+    def package_size(self, path: str) -> int:
+        """How many files the top-level package of a file has; 0 for a script."""
+        package = self._package(path)
+        if package is None:
+            return 0
         if package not in self._package_sizes:
             self._package_sizes[package] = sum(f.startswith(package + os.sep) for f in self.files())
-        return self._package_sizes[package] > _LARGEST_OWN_PACKAGE
+        return self._package_sizes[package]
 
     def _package(self, path: str) -> str | None:
         """The folder of the top-level package that a file belongs to."""

@@ -13,6 +13,8 @@ from trainlint.semantic.locating import Locator
 
 _LARGEST_FAMILY = 200  # files that are looked at for callers of one file, nearest first
 _MOST_IMPORTERS = 30
+_LARGE_PACKAGE = 100  # files
+_NEAREST = 8
 MOST_IN_PROGRAM = 400
 _LARGEST = 2_000_000  # bytes; a larger neighbour is not read
 
@@ -113,8 +115,12 @@ class Neighbours:
         return len(self.importers(path)) > _MOST_IMPORTERS
 
     def family(self, path: str) -> tuple[str, ...]:
-        """The file and all that import it, directly or through others, nearest first: where its callers can be."""
+        """The file and all that import it, directly or through others, nearest first: where its callers can be. Of a
+        file in a large package, whose callers are anywhere in the world, only a few files beside it."""
         known = self._families.get(path)
+        if known is None and self.locator.package_size(path) > _LARGE_PACKAGE:
+            nearest = sorted(self.importers(path), key=lambda other: (-len(os.path.commonpath((path, other))), other))
+            known = self._families[path] = (path, *nearest[:_NEAREST])
         if known is None:
             seen = [path]
             members = {path}

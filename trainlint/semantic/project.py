@@ -20,6 +20,7 @@ from trainlint.semantic.syntax import ParseError
 
 MARKERS = ("pyproject.toml", "trainlint.toml", "setup.py", ".git")
 _MOST_CALLERS = 40  # files that are parsed to find the callers of one function, nearest first
+_MOST_CALLERS_OF_LIBRARY = 8  # where so many files use it that a few of them say as much
 
 ReadText = Callable[[str], "str | None"]
 
@@ -206,5 +207,6 @@ class Project:
         first, *others = self.neighbours.family(os.path.abspath(path))
         wanted = tuple(words)
         if wanted:
-            others = self.neighbours.with_words(others, wanted)[:_MOST_CALLERS]
+            most_callers = _MOST_CALLERS_OF_LIBRARY if self.neighbours.is_library(first) else _MOST_CALLERS
+            others = self.neighbours.with_words(others, wanted)[:most_callers]
         return [m for m in map(self.module, [first, *others][:most]) if m is not None]

@@ -177,9 +177,10 @@ class Steps:
     def through(self, module: Module) -> list[Step]:
         """The training steps, in this file or in those that import it, that run code of this file."""
         project = self.inference.project
+        most = 1 if project.neighbours.is_library(module.path) else _MOST_FILES
         return [
             step
-            for one in project.family(module.path, most=_MOST_FILES)
+            for one in project.family(module.path, most=most)
             for step in self.of_module(one)
             if one is module or any(e.record.context.module is module for e in step.events)
         ]

@@ -81,6 +81,8 @@ class Work:
         for value in each(self.inference.value(receiver)):
             if isinstance(value, Object) and value.role in ("accelerator", "fabric", "engine"):
                 return True
+            if isinstance(value, Object) and value.role in ("optimizer", "scaler") and value.cls is None:
+                return True  # `optimizer.backward(loss)` of a library's wrapper
             if isinstance(value, (Tensor, Unknown, Batch)):
                 return True
             if isinstance(value, Object) and value.cls is not None:

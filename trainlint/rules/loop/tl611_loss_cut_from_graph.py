@@ -71,6 +71,7 @@ class LossCutFromGraph(Rule):
 
     def check(self, script: Script) -> Iterator[Hit]:
         cut_loss = CutLoss(script.semantics)
+        stores = any(name.endswith(".requires_grad") for name in script.module.stores)
         reported: set[int] = set()
         for step in script.semantics.steps.around(script.module):
             for backward in step.of(BACKWARD):
@@ -79,7 +80,7 @@ class LossCutFromGraph(Rule):
                     if expr.context.module is script.module and id(expr) not in reported:
                         reported.add(id(expr))
                         yield Hit(expr, {"what": f"{describe.text(expr)} cuts the loss off its graph"}, None, notes)
-                for binding in cut_loss.forced(backward):
+                for binding in cut_loss.forced(backward) if stores else ():
                     target = binding.source
                     if target.context.module is script.module and id(target) not in reported:
                         reported.add(id(target))

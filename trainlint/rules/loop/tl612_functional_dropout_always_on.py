@@ -1,21 +1,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Rule
+from trainlint.rules import describe, rewrites
+from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import walk
+from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Assign, Attribute, Call, Context, Function, Name
 
 if TYPE_CHECKING:
+    from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
 # those whose `training` is True by default; alpha_dropout's is False
 _FUNCTIONS = tuple(f"torch.nn.functional.{n}" for n in ("dropout", "dropout1d", "dropout2d", "dropout3d"))
-_LAYERS = frozenset(f"torch.nn.{n}" for n in ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"))
+_FUNCTION_OF = {
+    "torch.nn.Dropout": "dropout",
+    "torch.nn.Dropout1d": "dropout1d",
+    "torch.nn.Dropout2d": "dropout2d",
+    "torch.nn.Dropout3d": "dropout3d",
+    "torch.nn.AlphaDropout": "alpha_dropout",
+}
 _MEANT = re.compile(
     r"mc_?drop|monte_?carlo|bayes|uncertain|stochastic_?depth|always_?on|augment|corrupt|^noise|perturb", re.I
 )
@@ -49,7 +57,9 @@ class FunctionalDropoutAlwaysOn(Rule):
 
     ## Fix safety
 
-    Unsafe: evaluation changes, which is the point. Only where `self` is a module.
+    Unsafe: evaluation changes, which is the point. `training=self.training` is passed where `self` is a module; a layer
+    that is built and called in one expression becomes the function. None for a function that has no `self`, and for a
+    layer that gets a name first.
 
     ## Measured by `trainlint verify`
 
@@ -79,10 +89,11 @@ class FunctionalDropoutAlwaysOn(Rule):
                 or not self._in_module(script, call.context, 0)
             ):
                 continue
-            yield Hit(call, {"call": describe.text(call), "why_": ": training=True is its default"})
+            values = {"call": describe.text(call), "why_": ": training=True is its default"}
+            yield Hit(call, values, rewrite=self._pass_training(script, call))
         for call, layer in script.objects("module"):
             function = call.context.function
-            if layer.name not in _LAYERS or function is None or function.name != "forward" or self._is_kept(call):
+            if layer.name not in _FUNCTION_OF or function is None or function.name != "forward" or self._is_kept(call):
                 continue
             if (
                 self._is_off(script, call)
@@ -90,7 +101,46 @@ class FunctionalDropoutAlwaysOn(Rule):
                 or not self._in_module(script, call.context, 0)
             ):
                 continue
-            yield Hit(call, {"call": describe.text(call), "why_": ": a layer built in forward is in training mode"})
+            values = {"call": describe.text(call), "why_": ": a layer built in forward is in training mode"}
+            yield Hit(call, values, rewrite=self._use_function(script, call, layer.name))
+
+    def _pass_training(self, script: Script, call: Call) -> Rewrite | None:
+        owner = self._self(script, call)
+        return None if owner is None else rewrites.pass_keyword("training", f"{owner}.training", safe=False)
+
+    def _use_function(self, script: Script, call: Call, layer: str) -> Rewrite | None:
+        """`nn.Dropout(p)(x)` -> `F.dropout(x, p, training=self.training)`"""
+        owner = self._self(script, call)
+        function = rewrites.name_for(script, f"torch.nn.functional.{_FUNCTION_OF[layer]}", call)
+        if owner is None or function is None or call.unpacks or len(call.args) > 1:
+            return None
+        if any(k.name != "p" for k in call.keywords) or (call.args and call.keywords):
+            return None
+        outer = next((c for c in script.module.calls if c.callee is call), None)
+        if outer is None or len(outer.args) != 1 or outer.keywords or outer.unpacks:
+            return None
+        return Rewrite(False, f"Use `{function}`", lambda site: _as_function(site, function, owner), at=outer)
+
+    def _self(self, script: Script, call: Call) -> str | None:
+        """What the module is called where a call stands, None where that is not its method (or a function in one)."""
+        inner: set[str] = set()
+        for frame in call.context.frames():
+            if frame.kind != "function":
+                continue
+            function: Function = frame.record
+            if function.cls is None:
+                inner |= set(function.locals) - set(function.outer_names)
+                continue
+            if not function.parameters or script.role(function.cls) != "module":
+                return None
+            if any(dotted_name(d) in ("staticmethod", "classmethod") for d in function.decorators):
+                return None
+            first = function.parameters[0]
+            bound = function.locals.get(first.name, ())
+            if first.kind not in ("any", "positional") or first.name in inner or len(bound) != 1:
+                return None
+            return first.name
+        return None
 
     def _is_off(self, script: Script, call: Call) -> bool:
         rate = call.argument(1 if call.attr and call.attr[0].islower() else 0, "p")
@@ -141,3 +191,20 @@ class FunctionalDropoutAlwaysOn(Rule):
 
     def _is_meant(self, function: Function) -> bool:
         return bool(_MEANT.search(function.name))
+
+
+def _as_function(site: Site, function: str, owner: str) -> Iterable[Change]:
+    import libcst as cst
+
+    from trainlint import rewriting
+
+    outer = site.call
+    layer = rewriting.call(outer.func)
+    if layer.lpar or isinstance(outer.args[0].value, cst.GeneratorExp):
+        raise rewriting.NoFix
+    options = [site.written(layer.args[0].value)] if layer.args else []
+    start, end = site.span(layer)
+    if any(sign in site.text[start:end] for sign in "#\r\n"):
+        raise rewriting.NoFix
+    yield rewriting.Change(start, end, function)
+    yield from rewriting.add_argument(site, outer, ", ".join([*options, f"training={owner}.training"]))

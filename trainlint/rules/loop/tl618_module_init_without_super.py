@@ -1,17 +1,18 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
 from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Rule
+from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import known
 from trainlint.semantic.contexts import dotted_name, is_self
-from trainlint.semantic.facts import Attribute, Binding, Call, Class, Function
+from trainlint.semantic.facts import Attribute, Binding, Call, Class, Evaluate, Expr, Function
 from trainlint.semantic.values import Object, Tensor, each
 
 if TYPE_CHECKING:
+    from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
 _MODULES = known.LIGHTNING_MODULES | {"torch.nn.Module", "torch.nn.modules.Module", "torch.nn.modules.module.Module"}
@@ -50,7 +51,8 @@ class ModuleInitWithoutSuper(Rule):
 
     ## Fix safety
 
-    Unsafe: code that only raised is made to run.
+    Unsafe: code that only raised is made to run. `super().__init__()` is written, or moved, to the head of `__init__`;
+    none where a base's `__init__` wants arguments, or where one of the project's may use what is set before it.
 
     ## Measured by `trainlint verify`
 
@@ -72,7 +74,11 @@ class ModuleInitWithoutSuper(Rule):
     def check(self, script: Script) -> Iterator[Hit]:
         for cls in script.module.classes:
             init = cls.methods.get("__init__")
-            if init is None or cls.decorators or not self._is_plain_module(script, cls):
+            if (
+                init is None
+                or not all(_keeps_init(d) for d in cls.decorators)
+                or not self._is_plain_module(script, cls)
+            ):
                 continue
             start = self._starts(script, init, cls, 0)
             for binding in sorted((b for bs in cls.attributes.values() for b in bs), key=lambda b: b.order):
@@ -80,8 +86,35 @@ class ModuleInitWithoutSuper(Rule):
                     continue
                 if self._is_registered(script, binding):
                     when = "without" if start is None else "before"
-                    yield Hit(binding.source, {"target": describe.text(binding.source), "when": when})
+                    values = {"target": describe.text(binding.source), "when": when}
+                    yield Hit(binding.source, values, rewrite=self._rewrite(script, cls, init, start))
                     break
+
+    def _rewrite(self, script: Script, cls: Class, init: Function, start: int | None) -> Rewrite | None:
+        if init.decorators or not self._is_plain_module(script, cls):
+            return None
+        bases = [b for b in script.inference.bases(cls) if isinstance(b, Class) and b is not cls]
+        if start is None:
+            first = next((b.methods["__init__"] for b in bases if "__init__" in b.methods), None)
+            if first is not None and not _runs_without_arguments(first):
+                return None
+            return Rewrite(False, "Call `super().__init__()` first", _call_super, at=init)
+        if any("__init__" in b.methods for b in bases):
+            return None
+        call = next(c for c in init.calls if c.order == start)
+        statement = call.statement
+        if not isinstance(statement, Evaluate) or statement.value is not call or statement.block is not init.body:
+            return None
+        if not self._is_super(call) and dotted_name(call.callee) not in (
+            "nn.Module.__init__",
+            "torch.nn.Module.__init__",
+        ):
+            return None
+        if call.keywords or len(call.args) != (0 if self._is_super(call) else 1):
+            return None
+        return Rewrite(
+            False, "Call `super().__init__()` first", lambda site: _move_up(site, init), at=call, others=(init,)
+        )
 
     def _is_plain_module(self, script: Script, cls: Class) -> bool:
         """All bases are seen, and come down to nn.Module."""
@@ -127,3 +160,26 @@ class ModuleInitWithoutSuper(Rule):
             )
             for v in values
         )
+
+
+def _keeps_init(decorator: Expr) -> bool:
+    """One that only looks at the class: `@final`, `@register_model("net")`."""
+    name = dotted_name(decorator.callee if isinstance(decorator, Call) else decorator) or ""
+    last = name.rpartition(".")[2]
+    return last == "final" or last.startswith("register")
+
+
+def _runs_without_arguments(init: Function) -> bool:
+    return all(p.default is not None or p.kind in ("*", "**") for p in init.parameters[1:])
+
+
+def _call_super(site: Site) -> Iterable[Change]:
+    from trainlint import row_edits
+
+    return row_edits.first_in(site, "super().__init__()")
+
+
+def _move_up(site: Site, init: Function) -> Iterable[Change]:
+    from trainlint import rewriting, row_edits
+
+    return [*row_edits.first_in(site.of(init), site.written(site.call)), *rewriting.remove_statement(site)]

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules.rule import Hit, Rule
+from trainlint.rules import rewrites
+from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import known, walk
 from trainlint.semantic.contexts import is_self
-from trainlint.semantic.facts import Attribute, Binding, Class
-from trainlint.semantic.values import Object, each
+from trainlint.semantic.facts import Assign, Attribute, Await, Binding, Call, Class, Name, Walrus, Yield
+from trainlint.semantic.values import Const, Items, Number, Object, each
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -23,6 +24,7 @@ _USES_ALL = frozenset(
 _NO_PARAMETERS = re.compile(
     r"ReLU|GELU|SiLU|Tanh|Sigmoid|Softmax|Identity|Flatten|Dropout|Pool|Upsample|PixelShuffle|ELU|Loss|Pad"
 )
+_PURE = frozenset({"int", "float", "len", "max", "min", "round", "sum", "abs", "range", "tuple", "list"})
 
 
 class UnusedSubmodule(Rule):
@@ -57,7 +59,8 @@ class UnusedSubmodule(Rule):
 
     ## Fix safety
 
-    Unsafe: the state dict changes, and old checkpoints no longer fit.
+    Unsafe: the state dict changes, and old checkpoints no longer fit. The assignment is removed where making the layer
+    has no other effect: its arguments are plain values and layers.
 
     ## Measured by `trainlint verify`
 
@@ -86,7 +89,30 @@ class UnusedSubmodule(Rule):
                     continue
                 binding = bindings[0]
                 if self._is_layer(script, binding) and not self._is_read(script, cls, name, binding):
-                    yield Hit(binding.source, {"name": name, "cls": cls.name})
+                    rewrite = self._rewrite(script, binding)
+                    yield Hit(binding.source, {"name": name, "cls": cls.name}, rewrite=rewrite)
+
+    def _rewrite(self, script: Script, binding: Binding) -> Rewrite | None:
+        """The assignment goes, where nothing else hangs on it."""
+        statement = binding.statement
+        if not isinstance(statement, Assign) or len(statement.targets) != 1 or statement.value is None:
+            return None
+        for expr in walk.inside(statement.value):
+            if isinstance(expr, (Walrus, Await, Yield)):
+                return None
+            if isinstance(expr, Call) and not self._only_makes(script, expr):
+                return None
+        return rewrites.remove_statement(binding.source)
+
+    def _only_makes(self, script: Script, call: Call) -> bool:
+        """A call that makes a layer, or a number of numbers."""
+        for value in each(script.value(call)):
+            if isinstance(value, Object) and value.role == "module" and value.call is call:
+                continue
+            if isinstance(call.callee, Name) and call.callee.id in _PURE and isinstance(value, (Number, Const, Items)):
+                continue
+            return False
+        return True
 
     def _is_closed(self, script: Script, cls: Class) -> bool:
         """Only named reads can use what the class holds, and there is a `forward` to read it."""

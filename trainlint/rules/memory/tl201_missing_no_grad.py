@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Note, Rule
+from trainlint.rules.memory import no_grad
+from trainlint.rules.rule import Hit, Note, Rewrite, Rule
 from trainlint.semantic import evaluation
-from trainlint.semantic.facts import Comprehension
+from trainlint.semantic.facts import Call, Comprehension
 from trainlint.semantic.loops import BatchLoop
 
 if TYPE_CHECKING:
@@ -46,13 +47,14 @@ class MissingNoGrad(Rule):
     ## When it is silent
 
     Where any caller, decorator (also one made in the project), enclosing block or callee turns autograd off; where the loop
-    also trains, or its results go into a backward; where the model is frozen; for single forwards outside a loop, smoke
-    tests of a model file, and hooks that a framework runs without autograd.
+    also trains, or its results go into a backward or `autograd.grad`; where the model is frozen or one of Flax; for
+    single forwards outside a loop, smoke tests of a model file, and hooks that a framework runs without autograd.
 
     ## Fix safety
 
-    Unsafe: it changes what happens to tensors that are used after the loop. Never `inference_mode`, whose tensors cannot
-    enter autograd later.
+    Unsafe: it changes what happens to tensors that are used after the loop. A function that does nothing but evaluate is
+    decorated, otherwise the loop is put under `with torch.no_grad():`. None in a generator, which would leave autograd
+    off for whoever draws from it. Never `inference_mode`, whose tensors cannot enter autograd later.
 
     ## Measured by `trainlint verify`
 
@@ -73,6 +75,8 @@ class MissingNoGrad(Rule):
     triggers = ((b"torch", b"for "), (b"torch", b"while "))
 
     def check(self, script: Script) -> Iterator[Hit]:
+        if any(name.partition(".")[0] == "flax" for i in script.module.imports for name in i.modules):
+            return  # its models are functions of their parameters, and JAX's
         for loop in script.batch_loops():
             if loop.phase != "eval" or self._is_silent(script, loop):
                 continue
@@ -86,7 +90,14 @@ class MissingNoGrad(Rule):
             ):
                 continue  # the outer loop is reported
             notes = (Note(call, "the model runs here"),)
-            yield Hit(record, {"call": describe.text(call)}, None, notes)
+            yield Hit(record, {"call": describe.text(call)}, None, notes, rewrite=self._rewrite(script, loop, call))
+
+    def _rewrite(self, script: Script, loop: BatchLoop, call: Call) -> Rewrite | None:
+        found = no_grad.around(script, loop.record, call)
+        if found is None:
+            return None
+        message, edit = found
+        return Rewrite(False, message, lambda site: edit(site, ()))
 
     def _is_silent(self, script: Script, loop: BatchLoop) -> bool:
         function = loop.frame.function

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules import describe
+from trainlint.rules import describe, rewrites
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import adversarial
 
@@ -44,7 +44,8 @@ class GeneratorOutputNotDetached(Rule):
     ## Fix safety
 
     Safe (`.detach()`) only where the generator's gradients are cleared before its own backward, else unsafe: they
-    were part of its step.
+    were part of its step. None where the argument brings in more than the generator's output, where it is not known to
+    be a tensor, and where the same call also serves the generator's step.
 
     ## Measured by `trainlint verify`
 
@@ -77,5 +78,6 @@ class GeneratorOutputNotDetached(Rule):
                         Note(found.inner, "made here, with its graph"),
                         Note(found.backward, "this backward goes through both"),
                     ),
+                    rewrite=rewrites.detach(found.argument, safe=found.cleared) if found.argument is not None else None,
                     why=f"backward goes through {inner} as well, and fills gradients that this step does not use",
                 )

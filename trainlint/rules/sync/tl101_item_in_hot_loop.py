@@ -1,14 +1,19 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe
-from trainlint.rules.rule import Hit, Rule
+from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.rules.sync.hot_values import between_forward_and_backward, decodes, in_parameter_loop
+from trainlint.semantic import logged_value, running_sum
+from trainlint.semantic.facts import Call, Statement
+from trainlint.semantic.heat import Hot
+from trainlint.semantic.running_sum import RunningSum
 
 if TYPE_CHECKING:
+    from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
 
@@ -53,7 +58,10 @@ class ItemInHotLoop(Rule):
 
     ## Fix safety
 
-    Unsafe: a float32 sum on the device can differ from a sum of Python floats in the last digits.
+    Unsafe. A number that is only added up becomes a detached sum on the device, read once after the loop: a float32 sum
+    can differ from one of Python floats in the last digits (in scripts that lower the precision, `.float()` is added),
+    and a loop that never runs leaves the number it started with, which has no `.item()`. A number that only a log call
+    needs is read under the condition that is there for it. None where the loop uses the value for anything else.
 
     ## Measured by `trainlint verify`
 
@@ -98,4 +106,48 @@ class ItemInHotLoop(Rule):
                 },
                 level,
                 describe.notes(hot),
+                rewrite=None if level is Level.ADVICE else self._rewrite(script, call, hot),
             )
+
+    def _rewrite(self, script: Script, call: Call, hot: Hot) -> Rewrite | None:
+        total = running_sum.of(script, call, hot)
+        if total is not None:
+            read_outs = running_sum.read_outs_below(total.loop)
+            also = (*total.rare, *((total.after,) if total.after is not None else ()), *read_outs[-1:])
+            summand = running_sum.summand(script, call)
+            text = "Sum on the device, and read it once after the loop"
+            return Rewrite(False, text, lambda site: _sum_on_device(site, total, summand), others=also)
+        guard = logged_value.guard_of(script, call)
+        if guard is not None:
+            first = guard.body[0]
+            return Rewrite(
+                False, "Read it only on the steps that log it", lambda site: _move(site, first), others=(first,)
+            )
+        return None
+
+
+def _sum_on_device(site: Site, total: RunningSum, summand: str) -> Iterable[Change]:
+    import libcst as cst
+
+    from trainlint import rewriting, rewriting_blocks
+
+    receiver = rewriting.attribute(site.call.func).value
+    start, end = site.outer_span(receiver)[1], site.span(site.node)[1]
+    if "#" in site.text[start:end]:
+        raise rewriting.NoFix
+    yield rewriting.Change(start, end, summand)
+    for read in (*total.rare, *((total.after,) if total.after is not None else ())):
+        yield site.insert(site.place(read)[1], ".item()")
+    if total.is_read and total.after is None:
+        loop = next((n for n in reversed(site.around_all) if isinstance(n, (cst.For, cst.While))), None)
+        if loop is None:
+            raise rewriting.NoFix
+        read_outs = running_sum.read_outs_below(total.loop)
+        above = site.place(read_outs[-1])[1] if read_outs else None
+        yield from rewriting_blocks.statement_after(site, loop, f"{total.name} = {total.name}.item()", above)
+
+
+def _move(site: Site, first: Statement) -> Iterable[Change]:
+    from trainlint import rewriting, rewriting_blocks
+
+    return [*rewriting_blocks.moved_before(site, site.place(first)[0]), *rewriting.remove_statement(site)]

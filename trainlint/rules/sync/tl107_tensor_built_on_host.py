@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
+from trainlint.rules.sync.built_on_device import rewrite_of
 from trainlint.rules.sync.hot_values import decodes, host_level
 from trainlint.semantic import construction, transfers
 
@@ -47,7 +48,9 @@ class TensorBuiltOnHost(Rule):
     ## Fix safety
 
     Safe (`device=`) for zeros, ones, full, empty and arange built and moved in one expression. Unsafe for random
-    numbers: a device draws from a stream of its own. `torch.tensor(values, device=...)` still copies.
+    numbers: a device draws from a stream of its own. None where the tensor is built on another line, computed with
+    before it is moved, or drawn with a `generator=` (one of the CPU would not fit); and none for
+    `torch.tensor(values)`, which is copied wherever it is built.
 
     ## Measured by `trainlint verify`
 
@@ -90,4 +93,5 @@ class TensorBuiltOnHost(Rule):
             if built.statement is not call.statement:
                 notes = (Note(built, "built here"), *notes)
             what = describe.text(built)
-            yield Hit(call, {"what": what, "loop": describe.loop_name(hot.loop, hot), "remedy": remedy}, level, notes)
+            values = {"what": what, "loop": describe.loop_name(hot.loop, hot), "remedy": remedy}
+            yield Hit(call, values, level, notes, rewrite=rewrite_of(script, call, built))

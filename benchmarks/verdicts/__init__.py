@@ -1,0 +1,1 @@
+"""How often `trainlint verify` is wrong: experiments whose truth is planted, and the page with their results."""

@@ -1,0 +1,94 @@
+"""Toggle experiments: all of them share the same processes, and one launch gives one replicate for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from runtime_check.compare.records import Change, Design, Proposal, Samples
+from runtime_check.compare.replicates import Replicate, replicate, toggle_rounds
+from runtime_check.compare.sizes import Size
+from runtime_check.launch import Outcome, Pass, Session
+from runtime_check.statistics import median
+
+NULL = Proposal(Change("nothing", "nothing"), Design.TOGGLE, "step_time", gain=0.0)
+WITHOUT_END = 2**31  # steps: the schedule ends the run, not the clock
+
+
+class Toggles:
+    """`replicate` launches once more; `samples` says what is known so far, `null` what the empty slot showed."""
+
+    def __init__(self, session: Session, proposals: Sequence[Proposal], size: Size, clock: str) -> None:
+        self.session = session
+        self.proposals = tuple(proposals)
+        self.size = size
+        self.clock = clock
+        self.outcomes: list[Outcome] = []
+        self._seconds: list[float] = []
+
+    def replicate(self) -> None:
+        run = Pass("toggle", extra=self._configuration(swapped=len(self.outcomes) % 2 == 1))
+        outcome = self.session.launch(run)
+        self.outcomes.append(outcome)
+        self._seconds.append(outcome.wall_s)
+
+    def _configuration(self, swapped: bool) -> dict[str, object]:
+        slots = [[], *([proposal.change.for_probe()] for proposal in self.proposals)]
+        toggle = {
+            "slots": slots,
+            "block": self.size.block,
+            "rounds": self.size.rounds,
+            "seconds": self.size.seconds,
+            "swapped": swapped,
+        }
+        return {
+            "toggle": toggle,
+            "steps": WITHOUT_END,
+            "limit_eval_batches": self.session.options.limit_eval_batches,
+        }
+
+    def samples(self) -> list[Samples]:
+        return [self._samples(proposal, slot) for slot, proposal in enumerate(self.proposals, 1)]
+
+    def null(self) -> Samples:
+        return self._samples(NULL, 0)
+
+    def _samples(self, proposal: Proposal, slot: int) -> Samples:
+        found: list[Replicate] = []
+        failure: str | None = None
+        for outcome in self.outcomes:
+            for result in outcome.results[:1]:
+                facts = result.get("toggle", {}).get("slots", ())
+                if slot >= len(facts):
+                    continue
+                failure = failure or why_no_effect(proposal, facts[slot])
+                one = replicate(toggle_rounds(result, slot), self.clock)
+                if one is not None:
+                    found.append(one)
+        if not any(outcome.stepped for outcome in self.outcomes) and self.outcomes:
+            failure = "the script made no step with the change in place"
+        return samples_of(proposal, found, self.clock, median(self._seconds), failure if slot else None)
+
+
+def why_no_effect(proposal: Proposal, facts: dict[str, object]) -> str | None:
+    """A change that failed, or that never took effect, has shown nothing."""
+    if facts["failure"]:
+        return f"{proposal.change.title}: the change could not be made ({facts['failure']})"
+    if not facts["used"]:
+        return f"{proposal.change.title}: the line was not reached in the steps that ran"
+    return None
+
+
+def samples_of(
+    proposal: Proposal, found: Sequence[Replicate], clock: str, seconds: float, failure: str | None
+) -> Samples:
+    return Samples(
+        proposal=proposal,
+        log_ratios=tuple(one.log_ratio for one in found),
+        a=median([one.a_ms for one in found]),
+        b=median([one.b_ms for one in found]),
+        unit="ms",
+        rounds=sum(one.rounds for one in found),
+        clock=clock,
+        seconds_each=seconds,
+        failure=failure,
+    )

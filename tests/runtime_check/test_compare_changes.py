@@ -1,0 +1,275 @@
+"""Changes that the probe makes at run time: what they do at their lines, and that they do nothing elsewhere or when off."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture
+def interventions(probe_module: Any) -> Iterator[Any]:
+    """What the changes wrap is put back afterwards."""
+    module = probe_module("interventions")
+    clock = probe_module("clock").CLOCK
+    modules = torch.nn.modules.module
+    owners: list[tuple[Any, str]] = [
+        *((torch.Tensor, name) for name in ("item", "tolist", "numpy", "cpu", "to", "cuda", "copy_", "backward")),
+        *((torch.Tensor, f"__{name}__") for name in ("bool", "int", "float", "index", "format", "repr", "str")),
+        (gc, "collect"),
+        (torch.optim.Optimizer, "zero_grad"),
+        (torch.nn.Module, "zero_grad"),
+        (torch.autograd.anomaly_mode.detect_anomaly, "__enter__"),
+        (torch.autograd.anomaly_mode.set_detect_anomaly, "__init__"),
+        (torch.utils.data.DataLoader, "__init__"),
+    ]
+    kept = [(owner, name, getattr(owner, name)) for owner, name in owners]
+    hooks = [dict(modules._global_forward_pre_hooks), dict(modules._global_forward_hooks)]
+    always = dict(modules._global_forward_hooks_always_called)
+    yield module
+    for owner, name, value in kept:
+        setattr(owner, name, value)
+    for now, before in (
+        (modules._global_forward_pre_hooks, hooks[0]),
+        (modules._global_forward_hooks, hooks[1]),
+        (modules._global_forward_hooks_always_called, always),
+    ):
+        now.clear()
+        now.update(before)
+    clock.optimizers.clear()
+    clock.on_phase.clear()
+    module.CHANGES.clear()
+
+
+def here(offset: int = 0) -> dict[str, Any]:
+    """The line of the caller, `offset` further down, as a change's place."""
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    row = frame.f_back.f_lineno + offset
+    return {"file": frame.f_back.f_code.co_filename, "rows": (row, row)}
+
+
+def test_an_elided_wait_gives_the_last_value_and_only_at_its_line(interventions: Any) -> None:
+    place = here(5)
+    change = interventions.make(torch, {"kind": "elide_sync", **place})
+    seen = []
+    for value in (1.0, 2.0, 3.0):
+        change.switch(value > 1.5)
+        seen.append((torch.tensor(value).item(), float(torch.tensor(value))))
+        assert torch.tensor(value).item() == value
+    assert seen == [(1.0, 1.0), (1.0, 1.0), (1.0, 1.0)]
+    assert change.used == 4
+    change.switch(False)
+    assert change.failure is None
+
+
+def test_a_line_that_reads_again_with_the_change_off_gets_the_new_value(interventions: Any) -> None:
+    change = interventions.make(torch, {"kind": "elide_sync", **here(4)})
+    seen = []
+    for value, on in ((1.0, False), (2.0, True), (3.0, False), (4.0, True)):
+        change.switch(on)
+        seen.append(torch.tensor(value).item())
+    assert seen == [1.0, 1.0, 3.0, 3.0]
+
+
+def test_two_changes_of_one_function_each_know_their_line(interventions: Any) -> None:
+    first = interventions.make(torch, {"kind": "skip_call", "call": "gc.collect", **here(5)})
+    second = interventions.make(torch, {"kind": "skip_call", "call": "gc.collect", **here(5)})
+    for change in (first, second):
+        change.switch(True)
+
+    at_first = gc.collect()
+    at_second = gc.collect()
+    elsewhere = gc.collect()
+    assert (at_first, at_second) == (None, None)
+    assert isinstance(elsewhere, int)
+    assert (first.used, second.used) == (1, 1)
+    first.switch(False)
+    assert second.on
+
+
+def test_a_call_that_is_not_there_is_a_failure_that_is_said(
+    interventions: Any, tmp_path: Any, probe_module: Any
+) -> None:
+    import _trainlint_probe as probe
+
+    probe.CONFIG["run_dir"] = str(tmp_path)
+    change = interventions.make(torch, {"kind": "skip_call", "call": "gc.nothing_of_the_kind", **here()})
+    assert "AttributeError" in change.failure
+    change.switch(True)
+    assert list(tmp_path.glob("probe-error-*.txt"))
+
+
+def test_backward_gets_other_arguments_at_its_line(interventions: Any) -> None:
+    change = interventions.make(torch, {"kind": "backward_arguments", "arguments": {"retain_graph": False}, **here(4)})
+    change.switch(True)
+    x = torch.ones(3, requires_grad=True)
+    loss = (x * x).sum()
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+
+
+def test_a_flag_is_set_and_given_back_as_the_script_had_it(interventions: Any) -> None:
+    before = torch.backends.cudnn.benchmark
+    change = interventions.make(torch, {"kind": "flag", "flags": {"backends.cudnn.benchmark": not before}})
+    change.switch(True)
+    assert torch.backends.cudnn.benchmark is not before
+    change.switch(True)
+    change.switch(False)
+    assert torch.backends.cudnn.benchmark is before
+
+
+@pytest.mark.parametrize("on_each_step", [False, True])
+def test_anomaly_detection_is_off_however_it_is_turned_on(interventions: Any, on_each_step: bool) -> None:
+    change = interventions.make(torch, {"kind": "anomaly_off"})
+    try:
+        if not on_each_step:
+            torch.autograd.set_detect_anomaly(True)
+        for on in (True, False, True):
+            change.switch(on)
+            if on_each_step:
+                with torch.autograd.detect_anomaly():
+                    assert torch.is_anomaly_enabled() is not on
+                assert not torch.is_anomaly_enabled()
+            else:
+                assert torch.is_anomaly_enabled() is not on
+        change.switch(False)
+        assert torch.is_anomaly_enabled() is not on_each_step
+    finally:
+        torch.set_anomaly_enabled(False)
+
+
+def test_the_optimizer_walks_otherwise_and_comes_to_the_same(interventions: Any, probe_module: Any) -> None:
+    def trained(switching: bool) -> Any:
+        torch.manual_seed(0)
+        model = torch.nn.Linear(8, 8)
+        optimizer = torch.optim.Adam(model.parameters())
+        clock = probe_module("clock").CLOCK
+        clock.optimizers[:] = [optimizer]
+        options = {"fused": True, "foreach": False}
+        change = interventions.make(torch, {"kind": "optimizer", "options": options})
+        for step in range(6):
+            change.switch(switching and step % 2 == 1)
+            assert optimizer.param_groups[0]["fused"] is (True if switching and step % 2 == 1 else None)
+            optimizer.zero_grad()
+            model(torch.ones(2, 8)).square().sum().backward()
+            optimizer.step()
+        assert change.used == (6 if switching else 0)  # two options on three switches
+        return model.weight.detach().clone()
+
+    torch.testing.assert_close(trained(True), trained(False))
+
+
+def test_gradients_are_let_go(interventions: Any) -> None:
+    change = interventions.make(torch, {"kind": "set_to_none"})
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for on in (False, True):
+        change.switch(on)
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.zero_grad(set_to_none=False)
+        assert (model.weight.grad is None) is on
+
+
+def test_autocast_surrounds_the_models_forward_alone(interventions: Any) -> None:
+    change = interventions.make(torch, {"kind": "autocast", "dtype": "bfloat16"})
+    seen: list[Any] = []
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch.nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            y = self.inner(x)
+            seen.append(y.dtype)
+            return {"out": y}
+
+    model = Model()
+    for on in (True, False):
+        change.switch(on)
+        assert model(torch.ones(2, 4))["out"].dtype is torch.float32
+        assert not torch.is_autocast_enabled("cpu")
+    assert seen == [torch.bfloat16, torch.float32]
+
+
+def test_autocast_is_left_when_the_forward_raises(interventions: Any) -> None:
+    change = interventions.make(torch, {"kind": "autocast"})
+    change.switch(True)
+    with pytest.raises(RuntimeError):
+        torch.nn.Linear(4, 4)(torch.ones(2, 3))
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_blocks_are_recomputed_and_the_gradients_are_the_same(interventions: Any) -> None:
+    def gradients(on: bool) -> tuple[Any, int]:
+        change = interventions.make(torch, {"kind": "checkpoint"})
+        change.switch(on)
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()) for _ in range(3)))
+        model(torch.ones(2, 4)).sum().backward()
+        return model[0][0].weight.grad, change.used
+
+    (with_it, used), (without, unused) = gradients(True), gradients(False)
+    torch.testing.assert_close(with_it, without)
+    assert (used, unused) == (3, 0)
+
+
+def test_channels_last_comes_and_goes(interventions: Any) -> None:
+    change = interventions.make(torch, {"kind": "channels_last"})
+    model = torch.nn.Conv2d(3, 4, 3)
+    for on in (True, False):
+        change.switch(on)
+        model(torch.ones(2, 3, 8, 8))
+        assert model.weight.is_contiguous(memory_format=torch.channels_last) is on
+
+
+def test_a_loader_at_the_lines_gets_other_options(interventions: Any, probe_module: Any) -> None:
+    import _trainlint_probe as probe
+
+    place = here(6)
+    probe.CONFIG["project"] = [str(place["file"]).rsplit("/", 1)[0] + "/"]
+    probe_module("sites")._KIND.clear()
+    probe.STATE.active, before = True, probe.STATE.active
+    probe.STATE.torch = torch
+    change = interventions.make(torch, {"kind": "loader", "options": {"num_workers": 2, "batch_size": 8}, **place})
+    changed = lambda: torch.utils.data.DataLoader(list(range(32)), 4, True)  # noqa: E731
+    other = torch.utils.data.DataLoader(list(range(32)), 4)
+    change.switch(True)
+    loader = changed()
+    assert (loader.num_workers, loader.batch_size) == (2, 8)
+    assert isinstance(loader.sampler, torch.utils.data.RandomSampler)
+    change.switch(False)
+    assert changed().num_workers == 0
+    assert other.batch_size == 4
+    probe.STATE.active = before
+
+
+def test_options_that_a_loader_would_refuse_are_left_out(probe_module: Any) -> None:
+    with_options = probe_module("changes_loader").with_options
+    given = {"num_workers": 2, "prefetch_factor": 4, "persistent_workers": True}
+    assert with_options(given, {"num_workers": 0}) == {"num_workers": 0}
+    assert with_options({"batch_sampler": [1]}, {"batch_size": 8}) == {"batch_sampler": [1]}
+
+
+def test_evaluation_runs_without_a_graph_and_training_with_one(interventions: Any, probe_module: Any) -> None:
+    clock = probe_module("clock").CLOCK
+    change = interventions.make(torch, {"kind": "eval_no_grad"})
+    change.switch(True)
+    for phase, grad in (("train", True), ("eval", False), ("other", True), ("eval", False), ("train", True)):
+        clock.set_phase(phase)
+        assert torch.is_grad_enabled() is grad
+    assert change.used == 2
+
+
+def test_every_kind_has_its_installer(interventions: Any, probe_module: Any) -> None:
+    for kind, module in interventions.MODULES.items():
+        assert callable(getattr(probe_module(module), f"install_{kind}"))

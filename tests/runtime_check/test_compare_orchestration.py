@@ -1,0 +1,169 @@
+"""What is launched and what is decided from it, on launches whose results are made up: no script runs here."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import verify_runs  # noqa: F401  (puts the checkout on the path)
+
+from runtime_check.compare import comparing
+from runtime_check.compare.comparing import compare
+from runtime_check.compare.memory import measure
+from runtime_check.compare.records import Change, Design, Proposal
+from runtime_check.evidence import Evidence, Verdict
+from runtime_check.launch import Outcome, Pass
+from runtime_check.options import Options
+
+STEP_NS = 10_000_000
+
+
+def result(**more: Any) -> dict[str, Any]:
+    steps = range(12)
+    return {
+        "warmup": 2,
+        "boundaries_ns": [n * STEP_NS for n in steps],
+        "cpu_ns": [n * STEP_NS for n in steps],
+        "flags": {},
+        "sums": {},
+        "world": 1,
+        "startup_s": 2.0,
+        "loaders": [],
+        **more,
+    }
+
+
+@dataclass
+class Launches:
+    """Stands in for a session: `savings` of each slot, the empty one first, and those of the longer blocks."""
+
+    savings: tuple[float, ...]
+    longer: tuple[float, ...] | None = None
+    spread: float = 0.005
+    options: Options = field(default_factory=Options)
+    made: list[Pass] = field(default_factory=list)
+    left: float = 1e6
+    random_: random.Random = field(default_factory=lambda: random.Random(1))
+
+    def left_s(self) -> float:
+        return self.left
+
+    def launch(self, run: Pass, progress: Any = None) -> Outcome:
+        self.made.append(run)
+        toggle = run.extra["toggle"]
+        savings = self.longer if self.longer and toggle["block"] > 20 else self.savings
+        blocks = []
+        for slot, saving in enumerate(savings):
+            ratio = 1 - saving + self.random_.gauss(0, self.spread)
+            for round_ in range(4):
+                for on in (False, True, True, False):
+                    wall = STEP_NS * toggle["block"] * (ratio if on else 1.0)
+                    blocks.append([slot, round_, on, wall, wall, toggle["block"], 0, 0, []])
+        slots = [{"used": 5, "failure": None} for _ in savings]
+        facts = result(toggle={"blocks": blocks, "slots": slots, "block": toggle["block"]}, why="steps", rank=0)
+        return Outcome(run, [facts], 0, "script", 1.0, "")
+
+
+def evidence(cuda: bool = False) -> Evidence:
+    return Evidence(0.03, cuda, timed=Outcome(Pass("timing"), [result()], 0, "script", 3.0, ""))
+
+
+def asked(count: int) -> list[Proposal]:
+    return [Proposal(Change("flag", f"change {n}"), Design.TOGGLE, "step_time", 1 - n / 10) for n in range(count)]
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparing, "machine_load", lambda: 0.5)
+
+
+def test_all_findings_share_five_launches() -> None:
+    session = Launches((0.0, 0.2, 0.0))
+    made = compare(session, evidence(), asked(2), 3600.0)  # type: ignore[arg-type]
+    assert [decision.verdict for decision in made.comparisons.decisions] == [Verdict.CONFIRMED, Verdict.REFUTED]
+    assert len(session.made) == len(made.outcomes) == 5  # settled at the first look
+    assert [run.extra["toggle"]["swapped"] for run in session.made] == [False, True, False, True, False]
+    noise = made.comparisons.noise
+    assert noise is not None
+    assert noise.null_half_width is not None
+    assert noise.null_half_width < 0.02
+
+
+def test_what_is_not_settled_gets_more_replicates() -> None:
+    session = Launches((0.0, 0.035), spread=0.02)
+    made = compare(session, evidence(), asked(1), 3600.0)  # type: ignore[arg-type]
+    (decision,) = made.comparisons.decisions
+    assert len(session.made) == 8
+    assert decision.verdict is Verdict.INCONCLUSIVE
+    assert decision.settle
+
+
+def test_when_nothing_seems_to_matter_no_verdict_is_given() -> None:
+    made = compare(Launches((0.2, 0.2)), evidence(), asked(1), 3600.0)  # type: ignore[arg-type]
+    (decision,) = made.comparisons.decisions
+    assert decision.verdict is Verdict.INCONCLUSIVE
+    assert "a change of nothing seemed to matter too" in decision.why
+    assert made.comparisons.noise is not None
+    assert made.comparisons.noise.biased
+
+
+def test_an_accelerator_is_measured_at_two_block_lengths() -> None:
+    agreeing = Launches((0.0, 0.2))
+    made = compare(agreeing, evidence(cuda=True), asked(1), 7200.0)  # type: ignore[arg-type]
+    assert [d.verdict for d in made.comparisons.decisions] == [Verdict.CONFIRMED]
+    assert {run.extra["toggle"]["block"] for run in agreeing.made} == {20, 40}
+    assert len(made.outcomes) == len(agreeing.made)
+    differing = Launches((0.0, 0.2), longer=(0.0, 0.0))
+    made = compare(differing, evidence(cuda=True), asked(1), 7200.0)  # type: ignore[arg-type]
+    assert [d.verdict for d in made.comparisons.decisions] == [Verdict.INCONCLUSIVE]
+
+
+def test_a_budget_that_is_too_small_says_what_it_would_take() -> None:
+    session = Launches((0.0, 0.2))
+    made = compare(session, evidence(), asked(1), 1.0)  # type: ignore[arg-type]
+    assert session.made == []
+    (decision,) = made.comparisons.decisions
+    assert decision.verdict is Verdict.NOT_RUN
+    assert "it would take about" in decision.why
+
+
+def test_a_busy_machine_gets_one_thread_and_on_cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparing, "machine_load", lambda: 999.0)
+    session = Launches((0.0, 0.2))
+    threads: list[int | None] = []
+    launch = session.launch
+
+    def watched(run: Pass, progress: Any = None) -> Outcome:
+        threads.append(session.options.threads)
+        return launch(run)
+
+    session.launch = watched  # type: ignore[method-assign]
+    made = compare(session, evidence(), asked(1), 3600.0)  # type: ignore[arg-type]
+    (decision,) = made.comparisons.decisions
+    assert decision.effect is not None
+    assert decision.effect.clock == "on-CPU"
+    assert set(threads) == {1}
+    assert session.options.threads is None
+
+
+def test_several_ranks_are_not_compared_in_lockstep() -> None:
+    ranks = evidence()
+    assert ranks.timed is not None
+    ranks.timed.results[0]["world"] = 2
+    pair = Proposal(Change("loader", "num_workers=2"), Design.PAIRS, "step_time")
+    made = compare(Launches(()), ranks, [pair], 3600.0)  # type: ignore[arg-type]
+    assert [d.verdict for d in made.comparisons.decisions] == [Verdict.NOT_RUN]
+
+
+def test_on_cuda_the_allocators_peaks_count() -> None:
+    memory = {"phases": {"train": {"peak": 5}, "eval": {"peak": 6}}, "eval_bytes": []}
+    steps = [{"step": n, "allocated": size} for n, size in ((1, 900), (3, 700), (4, 710))]
+    both = result(memory=memory, cuda_memory={"steps": steps, "phases": {"eval": 800}})
+    cuda = Outcome(Pass("memory"), [both], 0, "script", 1.0, "")
+    assert measure(cuda, "train_peak_bytes") == 710
+    assert measure(cuda, "eval_peak_bytes") == 800
+    cpu = Outcome(Pass("memory"), [result(memory={**memory, "phases": {"start": {"peak": 9}}})], 0, "script", 1.0, "")
+    assert measure(cpu, "train_peak_bytes") == 9
+    assert measure(cpu, "eval_peak_bytes") is None
