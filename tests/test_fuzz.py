@@ -23,7 +23,7 @@ _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 def test_mutated_fixtures_are_checked_without_a_fault(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in sorted(FIXTURES.glob("TL*/*.py"))]
-    settings = Configuration(Overrides(select=("ALL",)), isolated=True).for_folder(str(tmp_path))
+    settings = Configuration(Overrides(select=("ALL",), preview=True), isolated=True).for_folder(str(tmp_path))
     path = str(tmp_path / "train.py")
     end = time.monotonic() + SECONDS
     for _ in range(MUTATIONS):

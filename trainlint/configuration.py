@@ -65,6 +65,7 @@ class Reader:
             "exclude": self.strings,
             "extend-exclude": self.strings,
             "levels": self.levels,
+            "preview": self.boolean,
             "fail-on": self.fail_on,
             "target-platform": self.platforms,
             "torch-version": self.torch_version,
@@ -94,6 +95,11 @@ class Reader:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self.error(key, f'must be a list of strings, such as ["a", "b"], not {value!r}')
         return tuple(value)
+
+    def boolean(self, key: str, value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise self.error(key, f"must be true or false, not {value!r}")
+        return value
 
     def codes(self, key: str, value: Any) -> tuple[str, ...]:
         for code in self.strings(key, value):

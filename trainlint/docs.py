@@ -77,7 +77,9 @@ def fix_safety(rule: Rule) -> str:
 def _rule_page(rule: Rule) -> str:
     lines = [f"# {rule.code} {rule.name}", ""]
     facts = f"Level: **{rule.level.label}** · Claim: **{rule.claim.value}** · Fix: **{fix_safety(rule)}**"
-    lines += [facts + " · **preview**" if rule.preview else facts, ""]
+    if rule.preview:
+        facts += " · **Preview**: still being tried, looked for with `--preview` or `preview = true` only"
+    lines += [facts, ""]
     lines += [inspect.cleandoc(rule.__doc__ or ""), "", "[All rules](index.md)"]
     return "\n".join(lines) + "\n"
 
@@ -96,7 +98,8 @@ def _index_page(rules: list[Rule]) -> str:
         lines += ["| code | name | level | claim | what it finds |", "|---|---|---|---|---|"]
         for rule in own:
             summary = inspect.cleandoc(rule.__doc__ or "").partition("\n\n")[0]
-            cells = (f"[{rule.code}]({rule.code}.md)", rule.name, rule.level.label, rule.claim.value, _cell(summary))
+            name = f"{rule.name} (preview)" if rule.preview else rule.name
+            cells = (f"[{rule.code}]({rule.code}.md)", name, rule.level.label, rule.claim.value, _cell(summary))
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -206,5 +206,9 @@ def why(path: str, cell: int | None, row: int, settings: Settings) -> str:
         raise ValueError(f"{path} is a notebook: write FILE:CELL:LINE")
     if row > len(source.row_starts):
         raise ValueError(f"{path} has {len(source.row_starts)} lines, not {row}")
-    rules = [load(code) for code in index() if code not in (NOT_CHECKED, UNUSED_SUPPRESSION)]
+    rules = [
+        load(code)
+        for code, entry in index().items()
+        if code not in (NOT_CHECKED, UNUSED_SUPPRESSION) and (settings.preview or not entry.preview)
+    ]
     return Analysis(settings).why(source, row, rules)

@@ -14,7 +14,7 @@ class Selection(NamedTuple):
     codes: frozenset[str]  # the rules that run
     shown_as_advice: frozenset[str]  # those whose findings of level advice are shown too
     levels: dict[str, Level]  # for these, the level of every finding
-    complete: bool  # every rule there is runs
+    complete: bool  # every rule there is runs, except for those in preview where that is off
 
     def judge(self, finding: Finding) -> Finding | None:
         """The finding with the level that it has here; None when it is not to be shown."""
@@ -32,19 +32,22 @@ def select(settings: Settings, rules: dict[str, Entry]) -> Selection:
 
     The longer selector wins (`TL101` over `TL1` over `TL` and `ALL`); of two equally long ones, `ignore`. The command
     line's `--select` starts anew; its `--ignore` and `--extend-select` change what the file selected. The `levels`
-    table goes over the file's selection, and a level of "off" over everything.
+    table goes over the file's selection, and a level of "off" over everything. Without `preview`, the rules in preview
+    are as if they were not there.
     """
     line = settings.overrides
     levels = dict(settings.levels)
     off = {code for code, level in levels.items() if level is Level.OFF}
     _check(settings, rules)
+    if not settings.preview:
+        rules = {code: entry for code, entry in rules.items() if not entry.preview}
     codes: set[str] = set()
     exact: set[str] = set()
     everything = False
     if line is None or line.select is None:
         chosen = settings.select if settings.select is not None else ("TL",)
         _apply(codes, rules, (*chosen, *settings.extend_select), settings.ignore)
-        codes.update(levels)
+        codes.update(code for code in levels if code in rules)
         exact.update(chosen, settings.extend_select)
         everything = "ALL" in chosen or "ALL" in settings.extend_select
     if line is not None:
@@ -59,6 +62,22 @@ def select(settings: Settings, rules: dict[str, Entry]) -> Selection:
     everything = everything or settings.fail_on <= Level.ADVICE
     shown = frozenset(codes) if everything else frozenset(codes & exact)
     return Selection(frozenset(codes), shown, levels, len(codes) == len(rules))
+
+
+def without_effect(settings: Settings, rules: dict[str, Entry]) -> list[str]:
+    """What the user should hear: rules in preview that are named by their whole code, while preview is off.
+
+    A prefix or ALL that only passes over them is no reason to speak.
+    """
+    if settings.preview:
+        return []
+    return [
+        f"{place}: {code} ({rules[code].name}) is in preview and is not looked for; "
+        f"give --preview, or set preview = true{'' if settings.config is None else f' in {settings.config}'}"
+        for place, selectors in _adding(settings)
+        for code in selectors
+        if code in rules and rules[code].preview
+    ]
 
 
 def matching(selectors: Iterable[str], code: str) -> bool:
@@ -85,26 +104,34 @@ def _weight(selector: str) -> int:
 
 
 def _check(settings: Settings, rules: dict[str, Entry]) -> None:
-    where = settings.config or "command line"
-    prefix = "tool.trainlint." if where.endswith("pyproject.toml") else ""
-    named = [
-        (f"{where}: {prefix}select", settings.select or ()),
-        (f"{where}: {prefix}ignore", settings.ignore),
-        (f"{where}: {prefix}extend-select", settings.extend_select),
-        (f"{where}: {prefix}levels", tuple(code for code, _ in settings.levels)),
-    ]
+    where, prefix = _place(settings)
+    named = [*_adding(settings), (f"{where}: {prefix}ignore", settings.ignore)]
     named.extend((f"{where}: {prefix}per-file-ignores.{p!r}", codes) for p, codes in settings.per_file_ignores)
     if settings.overrides is not None:
-        line = settings.overrides
-        named += [
-            ("--select", line.select or ()),
-            ("--ignore", line.ignore),
-            ("--extend-select", line.extend_select),
-        ]
+        named.append(("--ignore", settings.overrides.ignore))
     for place, selectors in named:
         for selector in selectors:
             if not any(_matches(selector, code) for code in rules):
                 raise SettingsError(f"{place}: there is no rule {selector!r}{_nearest(selector, rules)}")
+
+
+def _adding(settings: Settings) -> list[tuple[str, tuple[str, ...]]]:
+    """What asks for rules: (where it stands, its selectors)."""
+    where, prefix = _place(settings)
+    found = [
+        (f"{where}: {prefix}select", settings.select or ()),
+        (f"{where}: {prefix}extend-select", settings.extend_select),
+        (f"{where}: {prefix}levels", tuple(code for code, level in settings.levels if level is not Level.OFF)),
+    ]
+    if settings.overrides is not None:
+        found.append(("--select", settings.overrides.select or ()))
+        found.append(("--extend-select", settings.overrides.extend_select))
+    return found
+
+
+def _place(settings: Settings) -> tuple[str, str]:
+    where = settings.config or "command line"
+    return where, "tool.trainlint." if where.endswith("pyproject.toml") else ""
 
 
 def _nearest(selector: str, rules: dict[str, Entry]) -> str:

@@ -42,6 +42,7 @@ class Settings(NamedTuple):
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     exclude: tuple[str, ...] = DEFAULT_EXCLUDE
     levels: tuple[tuple[str, Level], ...] = ()
+    preview: bool = False  # rules that are still being tried run too
     fail_on: Level = Level.WARNING
     target_platform: tuple[str, ...] = PLATFORMS
     torch_version: str | None = None
@@ -75,6 +76,7 @@ class Overrides(NamedTuple):
     ignore: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
     pedantic: bool = False
+    preview: bool | None = None
     fail_on: Level | None = None
     target_platform: tuple[str, ...] | None = None
     torch_version: str | None = None
@@ -168,6 +170,8 @@ def _unmarked(folder: str) -> str:
 
 def _overridden(settings: Settings, overrides: Overrides) -> Settings:
     settings = settings._replace(overrides=overrides)
+    if overrides.preview is not None:
+        settings = settings._replace(preview=overrides.preview)
     if overrides.fail_on is not None:
         settings = settings._replace(fail_on=overrides.fail_on)
     if overrides.target_platform is not None:

@@ -33,7 +33,9 @@ def project(tmp_path: Path) -> Path:
 
 
 def put(case: Case, project: Path, select: str) -> Path:
-    (project / "trainlint.toml").write_text(f'select = ["{select}"]\n{case.settings()}\n', encoding="utf-8")
+    (project / "trainlint.toml").write_text(
+        f'select = ["{select}"]\npreview = true\n{case.settings()}\n', encoding="utf-8"
+    )
     path = project / case.before.name.replace(".before", "")
     path.write_bytes(case.before.read_bytes())
     return path

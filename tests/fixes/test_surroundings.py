@@ -95,7 +95,7 @@ def test_surroundings_survive(
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         (root / ".git").mkdir()
-        toml = f'select = ["{case.select}"]\n{case.settings()}\n'
+        toml = f'select = ["{case.select}"]\npreview = true\n{case.settings()}\n'
         (root / "trainlint.toml").write_text(toml, encoding="utf-8")
         path = root / "train.py"
         path.write_bytes(around(before))

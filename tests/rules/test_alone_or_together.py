@@ -20,7 +20,7 @@ def test_a_file_alone_says_what_it_says_in_its_project(fixture: Fixture, tmp_pat
     root = tmp_path / "project"
     shutil.copytree(fixture.path, root)
     settings = fixture.settings()
-    (root / "trainlint.toml").write_text(f'select = ["ALL"]\n{settings}\n', encoding="utf-8")
+    (root / "trainlint.toml").write_text(f'select = ["ALL"]\npreview = true\n{settings}\n', encoding="utf-8")
     together = {result.path: _said(result.findings) for result in check([str(root)], Configuration())}
     assert len(together) == len(fixture.files)
     for path, said in together.items():

@@ -46,7 +46,7 @@ def _findings(fixture: Fixture, folder: Path) -> list[tuple[tuple[str, int, int,
     settings = fixture.settings() or ""
     if "torch-version" not in settings:
         settings += '\ntorch-version = "2.5"'
-    (root / "trainlint.toml").write_text(f'select = ["ALL"]\n{settings}\n', encoding="utf-8")
+    (root / "trainlint.toml").write_text(f'select = ["ALL"]\npreview = true\n{settings}\n', encoding="utf-8")
     found = []
     for result in check([str(root)], Configuration()):
         assert result.fault is None, result.fault

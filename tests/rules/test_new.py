@@ -42,7 +42,7 @@ def test_it_writes_a_rule_and_fixtures_and_the_index(copy: Path, made: subproces
 
 def test_the_rule_runs_and_finds_what_its_fixtures_expect(copy: Path, made: subprocess.CompletedProcess[str]) -> None:
     row = next(r for r in _index(copy) if r["name"] == "some-new-name")
-    found = _run(copy, "trainlint", "check", "--no-cache", "--select", "ALL", "--output-format", "json", "fixtures")
+    found = _run(copy, "trainlint", "check", "--preview", "--select", "ALL", "--output-format", "json", "fixtures")
     assert found.returncode in (0, 1), found.stderr
     bad = copy / "fixtures" / row["code"] / "bad_example.py"
     line = next(

@@ -10,6 +10,7 @@ from typing import NoReturn
 # The options that the short way knows, and what they set.
 _FLAGS = {
     "--pedantic": "pedantic",
+    "--preview": "preview",
     "--exit-zero": "exit_zero",
     "--isolated": "isolated",
     "--force-exclude": "force_exclude",

@@ -20,6 +20,7 @@ DEFAULTS: dict[str, Any] = {
     "ignore": (),
     "extend_select": (),
     "pedantic": False,
+    "preview": None,
     "fail_on": None,
     "output_format": "text",
     "fix": False,
@@ -76,6 +77,7 @@ def _check(paths: tuple[str, ...], options: dict[str, Any]) -> int:
         for target in targets:
             _print(target.path)
         return 0
+    _say_what_has_no_effect(targets)
     if not targets and not options["quiet"]:
         warn("no Python files found under the given paths")
     if fixing:
@@ -85,6 +87,16 @@ def _check(paths: tuple[str, ...], options: dict[str, Any]) -> int:
     results = _profiled(targets, options) if options["profile_rules"] else _run(targets, options)
     report(results, options)
     return exit_code(results, options)
+
+
+def _say_what_has_no_effect(targets: list[Target]) -> None:
+    from trainlint.rules.registry import index
+    from trainlint.selection import without_effect
+
+    distinct = {id(target.settings): target.settings for target in targets}.values()
+    lines = [line for settings in distinct for line in without_effect(settings, index())]
+    for line in dict.fromkeys(lines):
+        warn(line)
 
 
 def exit_code(results: list[FileResult], options: dict[str, Any]) -> int:
@@ -103,6 +115,7 @@ def _configuration(options: dict[str, Any]) -> Configuration:
         ignore=joined(options["ignore"]),
         extend_select=joined(options["extend_select"]),
         pedantic=options["pedantic"],
+        preview=options["preview"],
         fail_on=Level[options["fail_on"].upper()] if options["fail_on"] else None,
         target_platform=joined(options["target_platform"]) or None,
         torch_version=options["torch_version"],

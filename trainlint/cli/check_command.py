@@ -20,6 +20,7 @@ _FORMATS = ("text", "concise", "json")
 @click.option("--ignore", type=Codes(), multiple=True, help="Rules not to look for.")
 @click.option("--extend-select", type=Codes(), multiple=True, help="Rules to look for besides those selected.")
 @click.option("--pedantic", is_flag=True, help="Show findings of level advice too.")
+@click.option("--preview/--no-preview", default=None, help="Look for what rules in preview find too.")
 @click.option(
     "--fail-on",
     type=click.Choice(["advice", "warning", "error"]),

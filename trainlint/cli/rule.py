@@ -72,18 +72,22 @@ def _of_error(message: str, style: Style, output_format: str) -> str:
         for code in error.codes:
             name = f"  {rules[code].name}" if code in rules else ""
             lines.append(f"  {style.bold(code)}{name}")
-    lines += [
-        "",
-        f"find the place: trainlint check --select {','.join(dict.fromkeys(c for e in found for c in e.codes))}",
-    ]
+    codes = list(dict.fromkeys(code for error in found for code in error.codes))
+    preview = " --preview" if any(rules[code].preview for code in codes if code in rules) else ""
+    lines += ["", f"find the place: trainlint check{preview} --select {','.join(codes)}"]
     return "\n".join(lines)
+
+
+def _facts(rule: Rule) -> str:
+    facts = f"level: {rule.level.label}, claim: {rule.claim.value}"
+    return f"{facts}, preview: looked for with --preview only" if rule.preview else facts
 
 
 def _page(rule: Rule, style: Style) -> str:
     """The rule's docstring, with its headings and code set off."""
     import inspect
 
-    lines = [style.bold(f"{rule.code} {rule.name}"), f"level: {rule.level.label}, claim: {rule.claim.value}", ""]
+    lines = [style.bold(f"{rule.code} {rule.name}"), _facts(rule), ""]
     fenced = False
     for line in inspect.cleandoc(rule.__doc__ or "").splitlines():
         if line.startswith("```"):
@@ -104,7 +108,9 @@ def _table(style: Style) -> str:
     rows = []
     for rule in rules:
         level = style.level(rule.level, f"{rule.level.label:<7}")
-        rows.append(f"{style.bold(rule.code)}  {rule.name:<{width}}  {level}  {rule.claim.value}")
+        rows.append(
+            f"{style.bold(rule.code)}  {rule.name:<{width}}  {level}  {rule.claim.value}{'  preview' if rule.preview else ''}"
+        )
     return "\n".join(rows)
 
 

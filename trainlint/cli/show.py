@@ -21,6 +21,7 @@ def settings_as_text(settings: Settings) -> str:
         "project": settings.project,
         "rules": ", ".join(sorted(selection.codes)) or "none",
         "shown as advice too": ", ".join(sorted(selection.shown_as_advice)) or "none",
+        "preview": "on" if settings.preview else "off",
         "levels": ", ".join(f"{code} = {level.label}" for code, level in settings.levels) or "as in the rules",
         "per-file-ignores": "; ".join(f"{p}: {', '.join(codes)}" for p, codes in settings.per_file_ignores) or "none",
         "exclude": ", ".join(settings.exclude),

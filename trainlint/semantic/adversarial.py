@@ -66,10 +66,32 @@ def _single_updates(script: Script, step: Step) -> Iterator[tuple[Event, Event]]
             if other.kind == BACKWARD:
                 break
             following.append(other)
-        if len(following) != 1 or (place > 0 and events[place - 1].kind == BACKWARD):
+        if len(following) != 1:
+            continue
+        if place > 0 and events[place - 1].kind == BACKWARD and not _others_cleared_after(script, step, following[0]):
             continue
         if any(steps.same(following[0], other) is False for other in step.of(STEP)):
             yield event, following[0]
+
+
+def _others_cleared_after(script: Script, step: Step, update: Event) -> bool:
+    """Whether, between an optimizer's step and the next backward, the gradients that another optimizer uses are cleared:
+    what the backwards before it left there served nobody."""
+    steps = script.semantics.steps
+    events = step.of(BACKWARD, STEP, ZERO_GRAD)
+    after = events[next(i for i, e in enumerate(events) if e is update) + 1 :]
+    others = [e for e in step.of(STEP) if steps.same(e, update) is False]
+    for event in after:
+        if event.kind == BACKWARD:
+            return False
+        if event.kind == ZERO_GRAD:
+            for other in others:
+                optimizer, cleared = steps.subject(other), steps.subject(event)
+                if steps.same(event, other) is True:
+                    return True
+                if optimizer is not None and cleared is not None and _trains(script, optimizer, cleared):
+                    return True
+    return False
 
 
 def _of_update(script: Script, step: Step, backward: Event, optimizer: Event) -> Iterator[WastedGraph]:

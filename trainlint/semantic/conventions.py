@@ -20,9 +20,12 @@ MODULE_NAME = re.compile(
     r"|^(?:model|net|discriminator|generator|encoder|decoder)_\w{1,8}$|Model$|Net$|^[DG](?:_[A-Za-z]+)?$",
     re.I,
 )
-# `tracker.log_model(...)`: what does something with a model is none
-_VERB = re.compile(
-    r"^(?:log|save|load|build|get|make|create|init|upload|download|export|register|publish|track)_", re.I
+_DOES_WITH_MODULE = re.compile(
+    r"^_*(?:load|save|log|get|set|make|build|create|init|initiali[sz]e|export|register|watch|download|upload|push|publish"
+    r"|wrap|unwrap|prepare|setup|compile|freeze|unfreeze|reset|update|sync|copy|clone|convert|find|list|delete|remove|add"
+    r"|instantiate|construct|define|deploy|restore|resume|store|write|read|print|summari[sz]e|plot|count|check"
+    r"|import|fetch|select|choose|parse|is|has|use|from|to|dump|quanti[sz]e|prune|broadcast|transfer|configure)_",
+    re.I,
 )
 LOSS_NAME = re.compile(
     r"(?:^|_)(?:criterion|criteria|loss_?fn|loss_?func|loss_?function|lossfn|crit|objective)(?:_\w+)?$|^(?:loss_f|losser|get_loss|calc_loss|compute_loss)$|criterion",
@@ -36,6 +39,11 @@ DATASET_NAME = re.compile(r"(?:^|_)data_?set(?:_\w+)?$|_ds$", re.I)
 DEVICE_NAME = re.compile(r"(?:^|_)(?:device|dev)$", re.I)
 OPTIONS_NAME = re.compile(r"^(?:args?|opts?|options|cfg|config|conf|hparams|flags|params|hp|hyp|settings)$", re.I)
 LOSS_VALUE = re.compile(r"(?:^|_)loss(?:es)?(?:_\w+)?$|^loss", re.I)
+
+
+def names_module(name: str) -> bool:
+    """Whether this is what a module is called: `teacher`, `ema_model`; not `log_model`, which says what is done with one."""
+    return MODULE_NAME.search(name) is not None and _DOES_WITH_MODULE.match(name) is None
 
 
 def by_use(inference: Inference, name: str, expr: Expr) -> Value:
@@ -61,11 +69,7 @@ def by_use(inference: Inference, name: str, expr: Expr) -> Value:
         return Tensor(None, None, "tensor")
     if "backward" in uses and not OPTIMIZER_NAME.search(name) and not _is_framework(name):
         return Tensor(None, True, "loss")
-    if (
-        MODULE_NAME.search(name)
-        and not _VERB.search(name)
-        and (uses & known.MODULE_METHODS or "__call__" in uses or "train" in uses)
-    ):
+    if names_module(name) and (uses & known.MODULE_METHODS or "__call__" in uses or "train" in uses):
         return Object("module", "")
     if LOSS_NAME.search(name) and "__call__" in uses:
         return Object("loss", "")
@@ -85,7 +89,7 @@ def by_use(inference: Inference, name: str, expr: Expr) -> Value:
         return Object("options", "")
     if (
         uses & known.TENSOR_ONLY_METHODS
-        and not MODULE_NAME.search(name)
+        and not names_module(name)
         and "__call__" not in uses
         and not uses & known.MODULE_METHODS - {"eval"}
     ):
@@ -357,7 +361,7 @@ def result_of_call(inference: Inference, call: Call) -> Value:
         return UNKNOWN
     if LOSS_NAME.search(name):
         return Tensor(device, True, "loss")
-    if MODULE_NAME.search(name) and external._tensor_arguments(inference, call):
+    if names_module(name) and external._tensor_arguments(inference, call):
         return Tensor(device, True, "module")
     if external.MOVERS.search(name) and call.args:
         moved = inference.value(call.args[0])

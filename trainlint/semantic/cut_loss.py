@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.facts import (
     Attribute,
-    Binding,
     Call,
     Comprehension,
     Conditional,
+    Evaluate,
     Expr,
     Function,
     Name,
@@ -54,27 +55,38 @@ class CutLoss:
         found = self._carried(event.owner, event.path, (), 0)
         return found.cuts if found.graph is False else ()
 
-    def forced(self, event: Event) -> list[Binding]:
-        """`loss.requires_grad = True` on a name that a backward runs on, directly or by arithmetic."""
+    def forced(self, event: Event) -> list[Expr]:
+        """`loss` of `loss.requires_grad = True` and of `loss.requires_grad_()`, where a backward runs on that name,
+        directly or by arithmetic."""
         if event.owner is None or not self._computed(event.owner, event.path):
             return []
-        found = []
+        found: list[Expr] = []
         for part in self.semantics.lineage.parts(event.owner, event.path, through_modules=False):
             if not isinstance(part.expr, Name):
                 continue
-            for binding in part.expr.context.module.stores.get(f"{part.expr.id}.requires_grad", ()):
-                if binding.context.function is part.expr.context.function and binding.value is not None:
-                    if (
-                        self.inference.constant(binding.value) is True
-                        and binding.order < part.expr.order
-                        and self._is_result(part.expr, binding)
-                    ):
-                        found.append(binding)
+            for target, order in self._demands(part.expr):
+                if order < part.expr.order and self._is_result(part.expr, order):
+                    found.append(target)
         return found
 
-    def _is_result(self, name: Name, binding: Binding) -> bool:
+    def _demands(self, name: Name) -> Iterator[tuple[Expr, int]]:
+        """Where gradients are asked for on a name, in its function: (what is to be shown, the place)."""
+        module, function = name.context.module, name.context.function
+        for binding in module.stores.get(f"{name.id}.requires_grad", ()):
+            if binding.context.function is function and binding.value is not None:
+                if self.inference.constant(binding.value) is True:
+                    yield binding.source, binding.order
+        for call in module.calls_by_attr.get("requires_grad_", ()):
+            alone = isinstance(call.statement, Evaluate) and call.statement.value is call
+            on_name = isinstance(call.receiver, Name) and call.receiver.id == name.id
+            if alone and on_name and call.context.function is function and not _is_handed_on(name, call):
+                given = call.argument(0, "requires_grad")
+                if given is None or self.inference.constant(given) is True:
+                    yield call, call.order
+
+    def _is_result(self, name: Name, before: int) -> bool:
         """The name is the result of something, not an input that the graph starts from."""
-        sources = [b for b in lookup(name, name.id)[0] if b.order < binding.order]
+        sources = [b for b in lookup(name, name.id)[0] if b.order < before]
         return bool(sources) and all(
             b.how in ("assign", "augment") and b.value is not None and self._computed(b.value, ()) for b in sources
         )
@@ -124,12 +136,18 @@ class CutLoss:
             return self._carried(receiver, path, (), depth + 1)
         if self.semantics.work.kind(call) == FORWARD or self._is_loss(call):
             return Carried(True)
+        if name == "torch.autograd.Variable" and call.args and self._demands_gradients(call):
+            return self._cut(call, call.args[0], path)  # a new leaf
         if name in ("torch.mean", "torch.sum", "torch.autograd.Variable") and call.args:
             return self._carried(call.args[0], path, (), depth + 1)
         functions = [c.function for c in self.inference.callgraph.callees(call)]
         if functions:
             return _any([self._returned(f, call, path, way, depth) for f in functions])
         return Carried(None)
+
+    def _demands_gradients(self, call: Call) -> bool:
+        given = call.argument(1, "requires_grad")
+        return given is not None and self.inference.constant(given) is True
 
     def _returned(self, function: Function, call: Call, path: Path, way: tuple[int | None, ...], depth: int) -> Carried:
         if function.yields or not function.returns:
@@ -186,6 +204,13 @@ class CutLoss:
             ):
                 return True
         return False
+
+
+def _is_handed_on(name: Name, after: Call) -> bool:
+    """Goes into a call later on, as what gradients are taken at does: `critic(mixed)`."""
+    module, function = name.context.module, name.context.function
+    calls = function.calls if function is not None else module.calls
+    return any(c.order > after.order and any(isinstance(a, Name) and a.id == name.id for a in c.args) for c in calls)
 
 
 def _operands(expr: Expr) -> list[Expr]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainlint.semantic import autograd
-from trainlint.semantic.facts import Call, Context, Expr, Function
+from trainlint.semantic.facts import Call, Class, Context, Expr, Function
 from trainlint.semantic.loops import BatchLoop
-from trainlint.semantic.values import Items, Object, Tensor, Value, each
+from trainlint.semantic.values import Const, Items, Number, Object, Tensor, Text, Type, Unknown, Value, each
 from trainlint.semantic.work import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
@@ -19,17 +19,30 @@ _DEEPEST = 5
 def recorded_forward(script: Script, loop: BatchLoop) -> Call | None:
     """The first call in an evaluation loop through which a model runs with autograd on, None when there is none."""
     for call in script.semantics.loops.calls_of(loop.frame):
-        if call.context.within(loop.frame) and _records(script, call, 0):
+        if call.context.within(loop.frame) and _records(script, call, 0) and not is_construction(script, call):
             mode = script.semantics.autograd.mode(call.context, call.order)
             if mode == autograd.ON:
                 return call
     return None
 
 
+def _forwards(script: Script, call: Call, depth: int = 0) -> list[Call]:
+    """The calls of models that a call ends in, itself if it is one."""
+    if script.semantics.work.kind(call) == FORWARD or depth > _DEEPEST:
+        return [call]
+    return [
+        forward
+        for callee in script.inference.callgraph.callees(call)
+        for inner in callee.function.calls
+        if FORWARD in script.semantics.work.of_call(inner).once
+        for forward in _forwards(script, inner, depth + 1)
+    ]
+
+
 def _records(script: Script, call: Call, depth: int) -> bool:
     """Whether a model runs through this call under no mode of the callee's own that turns autograd off."""
     if script.semantics.work.kind(call) == FORWARD:
-        return not _inner_off(script, call)
+        return not _inner_off(script, call) and not _has_nothing_to_train(script, call)
     if depth > _DEEPEST:
         return False
     for callee in script.inference.callgraph.callees(call):
@@ -48,6 +61,31 @@ def _inner_off(script: Script, call: Call) -> bool:
     for callee in script.inference.callgraph.callees(call):
         function = callee.function
         if script.semantics.autograd.local(function.inner, function.inner.record.order) == autograd.OFF:
+            return True
+    return False
+
+
+def _has_nothing_to_train(script: Script, call: Call) -> bool:
+    """A module of the project whose objects hold neither parameters nor other modules: autograd records nothing."""
+    values = list(each(script.value(call.callee)))
+    return bool(values) and all(
+        isinstance(v, Object) and v.cls is not None and not _may_hold_parameters(script, v.cls) for v in values
+    )
+
+
+def _may_hold_parameters(script: Script, cls: Class) -> bool:
+    for base in script.inference.bases(cls):
+        if isinstance(base, str):
+            if base not in ("torch.nn.Module", "torch.nn.modules.module.Module", "torch.nn.modules.Module", "object"):
+                return True
+            continue
+        for bindings in base.attributes.values():
+            for binding in bindings:
+                if binding.how != "define" and binding.context.function is not None:
+                    held = script.value(binding.value) if binding.value is not None else Unknown()
+                    if not all(isinstance(v, (Const, Number, Text)) for v in each(held)):
+                        return True
+        if any((c.attr or "").startswith(("register_", "add_module")) for f in base.methods.values() for c in f.calls):
             return True
     return False
 
@@ -99,9 +137,15 @@ def _holds_graph(value: Value) -> bool:
 
 
 def is_frozen(script: Script, call: Call) -> bool:
-    """All parameters of the model that a call runs are switched off somewhere in the program."""
-    names = _names_of(call)
-    built = {id(v.call) for v in each(script.value(call.callee)) if isinstance(v, Object) and v.call is not None}
+    """All parameters of the models that a call runs are switched off somewhere in the program."""
+    forwards = _forwards(script, call)
+    return bool(forwards) and all(_is_switched_off(script, forward) for forward in forwards)
+
+
+def _is_switched_off(script: Script, call: Call) -> bool:
+    models = [m for m in (call.callee, call.receiver) if m is not None]
+    names = {name for model in models if (name := _last_name(model))}
+    built = {id(v.call) for m in models for v in each(script.value(m)) if isinstance(v, Object) and v.call is not None}
     for module in [script.module, *script.project.family(script.module.path)]:
         for switch in module.calls_by_attr.get("requires_grad_", ()):
             receiver = switch.receiver
@@ -130,13 +174,27 @@ def _is_built_by(script: Script, expr: Expr, built: set[int]) -> bool:
     return any(isinstance(v, Object) and id(v.call) in built for v in each(script.value(expr)))
 
 
-def _names_of(call: Call) -> set[str]:
-    name = _last_name(call.callee)
-    return {name} if name else set()
-
-
 def _last_name(expr: object) -> str:
     return getattr(expr, "id", None) or getattr(expr, "attr", None) or ""
+
+
+def takes_gradients(script: Script, loop: BatchLoop) -> bool:
+    """`torch.autograd.grad` in the loop: an attack, or the inner steps of a meta-learner."""
+    return any(
+        c.context.within(loop.frame)
+        and c.attr in ("grad", "grad_and_value")
+        and script.name_of(c.callee) in ("torch.autograd.grad", "torch.func.grad", "torch.func.grad_and_value")
+        for c in script.semantics.loops.calls_of(loop.frame)
+    )
+
+
+def compares(script: Script, loop: BatchLoop) -> bool:
+    """`torch.testing.assert_close` in a loop over no loader: it tries out whether two ways compute the same."""
+    return loop.source != "loader" and any(
+        c.context.within(loop.frame)
+        and (script.name_of(c.callee) or "").startswith(("torch.testing.", "numpy.testing."))
+        for c in script.semantics.loops.calls_of(loop.frame)
+    )
 
 
 def goes_to_numpy(script: Script, loop: BatchLoop) -> bool:
@@ -147,6 +205,11 @@ def goes_to_numpy(script: Script, loop: BatchLoop) -> bool:
                 if isinstance(value, Tensor) and value.graph is True and value.origin == "module":
                     return True
     return False
+
+
+def is_construction(script: Script, call: Call) -> bool:
+    """`Detector(config)`, which runs itself once to learn its strides."""
+    return any(isinstance(value, Type) for value in each(script.value(call.callee)))
 
 
 def builds_model(script: Script, function: Function) -> bool:

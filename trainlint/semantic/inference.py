@@ -113,6 +113,8 @@ class Inference:
         pairs = [(b, self.bound(b)) for b in bindings]
         added = [v for b, v in pairs if b.how == "augment"]
         if not added:
+            if any(isinstance(v, Tensor) and _grows(b) for b, v in pairs):  # `loss = 0; loss = loss + term`
+                return [v for _, v in pairs if not (isinstance(v, Const) and isinstance(v.value, (int, float)))]
             return [v for _, v in pairs]
         whole = [v for b, v in pairs if b.how != "augment"]
         tensors = [v for v in whole if isinstance(v, Tensor)]
@@ -888,3 +890,13 @@ _EVALUATE: dict[type, Callable[..., Value]] = {
     Walrus: Inference._inside,
     Yield: Inference._yield,
 }
+
+
+def _grows(binding: Binding) -> bool:
+    """`x = x + y`"""
+    value = binding.value
+    return (
+        binding.how == "assign"
+        and isinstance(value, Operator)
+        and any(isinstance(o, Name) and o.id == binding.name for o in value.operands)
+    )

@@ -402,6 +402,14 @@ def is_iterable_style(script: Script, dataset: Object) -> bool:
     )
 
 
+def hands_through(script: Script, call: Call) -> bool:
+    """The dataset makes whole batches in an order of its own: webdataset's loader, and `batch_size=None`."""
+    if script.name_of(call.callee) == "webdataset.WebLoader":
+        return True
+    given = call.argument(position("batch_size"), "batch_size")
+    return given is not None and script.constant(given) is None
+
+
 def falsy(value: Value | None) -> bool:
     """An option that is not given, or known to be False, None or 0 on every way."""
     return value is None or all(isinstance(v, Const) and not v.value for v in each(value))

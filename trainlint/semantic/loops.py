@@ -21,7 +21,7 @@ from trainlint.semantic.facts import (
     Statement,
     While,
 )
-from trainlint.semantic.values import Batch, Items, Object, Tensor, Unknown, Value, each
+from trainlint.semantic.values import Batch, Items, Object, Tensor, Type, Unknown, Value, each
 from trainlint.semantic.work import BACKWARD, FORWARD, STEP, Summary, Work
 
 if TYPE_CHECKING:
@@ -86,6 +86,9 @@ class Loops:
             return BatchLoop(record, frame, yielding.phase, "loader", yielding.work)
         if isinstance(record, Comprehension) or self._waits_for_a_person(frame, calls):
             return None
+        drawn = self._draws_from_working_generator(record, frame) if isinstance(record, For) else None
+        if drawn is not None:
+            return drawn
         if BACKWARD in work.once or STEP in work.once:
             return BatchLoop(record, frame, "train", "steps", work)
         if FORWARD in work.once and FORWARD not in work.looped and phase == "eval" and self._evaluates(frame, calls):
@@ -141,6 +144,21 @@ class Loops:
                         return found
         return None
 
+    def _draws_from_working_generator(self, record: For, frame: Context) -> BatchLoop | None:
+        """`for loss in training_steps():`, where the generator does the work and yields once per step."""
+        for call in (part for part in walk.inside(record.iter) if isinstance(part, Call)):
+            for callee in self.inference.callgraph.callees(call):
+                for one in callee.function.yields:
+                    inner = next((f for f in one.context.local_frames() if f.kind == "loop"), None)
+                    if inner is None or inner is frame:
+                        continue
+                    work = self.work.within(callee.function.calls, inner)
+                    if BACKWARD in work.once:
+                        return BatchLoop(record, frame, "train", "loader", work)
+                    if FORWARD in work.once and self._draws_from_loader(inner.record, inner):
+                        return BatchLoop(record, frame, "eval", "loader", work)
+        return None
+
     # ------------------------------------------------------------------------------------- evaluation by content
 
     def _evaluates(self, frame: Context, calls: list[Call]) -> bool:
@@ -157,6 +175,7 @@ class Loops:
             if (
                 call.context.within(frame)
                 and FORWARD in self.work.of_call(call).once
+                and not any(isinstance(v, Type) for v in each(self.inference.value(call.callee)))
                 and self._on_new_data(call, frame)
             ):
                 return True

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trainlint.semantic.facts import Attribute, Call, Expr, Name, Subscript
+from trainlint.semantic.bindings import lookup
+from trainlint.semantic.facts import Assign, Attribute, Call, Expr, Name, Subscript
 from trainlint.semantic.facts import Operator as OperatorRecord
 from trainlint.semantic.step import Event
 from trainlint.semantic.values import External, Object, each
@@ -23,7 +24,7 @@ _MEAN_LOSSES = re.compile(
 
 def averages(script: Script, backward: Event) -> bool:
     """Whether a backward certainly runs on the mean of one batch, with nothing that scales it on the way."""
-    if backward.owner is None:
+    if backward.owner is None or _is_weighted(script, backward):
         return False
     mean = False
     for part in script.semantics.lineage.parts(backward.owner, backward.path, through_modules=False):
@@ -38,9 +39,23 @@ def averages(script: Script, backward: Event) -> bool:
     return mean and not _is_contrastive(backward)
 
 
+def _is_weighted(script: Script, backward: Event) -> bool:
+    """`loss.backward(gradient=weight)`"""
+    call = backward.record
+    if not isinstance(call, Call) or call.receiver is not backward.owner:
+        return False
+    given = call.argument(0, "gradient")
+    return given is not None and script.constant(given) is not None
+
+
 def _scales(script: Script, expr: Expr) -> bool:
     """Divided, summed, or multiplied by what may be a share; in the loss itself, since arguments of modules and losses are
     not looked into. A known factor of one or more (a squared temperature) divides nothing."""
+    if isinstance(expr, Name):
+        return any(  # `loss /= pieces`
+            b.how == "augment" and isinstance(b.statement, Assign) and b.statement.op in ("/", "*", "@")
+            for b in lookup(expr, expr.id)[0]
+        )
     if isinstance(expr, OperatorRecord):
         if expr.op == "*":
             return not any(_is_factor(script.constant(o)) for o in expr.operands)

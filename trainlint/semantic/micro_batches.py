@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainlint.semantic.facts import Assign
 from trainlint.semantic.guards import RARE
 from trainlint.semantic.step import BACKWARD, CLIP, FORWARD, OPAQUE, STEP, ZERO_GRAD, Event, Step, excludes
 
@@ -27,7 +28,7 @@ def accumulations(script: Script) -> list[Accumulation]:
     for step in script.semantics.steps.through(script.module):
         if step.of(OPAQUE) or any(e.by in _DIVIDING for e in step.events):
             continue
-        if any(e.kind == CLIP and e.by == "hand" for e in step.events):
+        if any(e.kind == CLIP and (e.by == "hand" or isinstance(e.record, Assign)) for e in step.events):
             continue  # gradients are scaled by hand
         one = _accumulation(script, step)
         if one is not None:

@@ -2,7 +2,8 @@
 pinned.
 
 A loader pins what it yields with `pin_memory=True`; `t.pin_memory()` pins on the spot. Views stay pinned, the result
-of an operation does not.
+of an operation does not. A view with gaps (`x[:, 0]`) is copied through a temporary that is not pinned, so it does not
+count (`copy_requires_temporaries` in aten/src/ATen/native/cuda/Copy.cu).
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ PINNED, PAGEABLE = "pinned", "pageable"
 _ACCELERATED = re.compile(r"cuda|gpu|accel|device|is_available", re.I)
 # tensor methods whose result shares the memory of their tensor, and container methods that hand on what they hold
 _VIEWS = frozenset(
-    "view reshape unsqueeze squeeze permute transpose t flatten narrow chunk split detach expand view_as "
-    "expand_as unbind "
-    "swapaxes movedim requires_grad_ items values get pop select unfold".split()
+    "view reshape unsqueeze squeeze permute transpose t flatten detach view_as "
+    "swapaxes movedim requires_grad_ items values get pop".split()
 )
+# the position of `dim` in those that leave gaps unless it is the first
+_PARTS = {"narrow": 0, "select": 0, "unbind": 0, "chunk": 1, "split": 1}
 _BUILDERS = frozenset(
     "torch." + n
     for n in (
@@ -156,11 +158,21 @@ class _Tracer:
             return self.state(expr.element, depth)
         return None
 
+    def _is_first(self, call: Call, position: int) -> bool:
+        given = call.argument(position, "dim")
+        return given is None or self.script.constant(given) == 0
+
     def _is_view(self, index: Expr) -> bool:
-        """A key, a number or a slice; a mask or a list of indices copies."""
+        """A key, a number or a slice, without gaps; a mask or a list of indices copies."""
         if isinstance(index, Sequence):
-            return all(self._is_view(e) for e in index.elements)
-        if isinstance(index, (Constant, Slice)):
+            if not all(self._is_view(e) for e in index.elements):
+                return False
+            whole = [isinstance(e, Slice) and e.lower is None and e.upper is None for e in index.elements]
+            first = next((i for i, e in enumerate(index.elements) if isinstance(e, Slice)), len(whole))
+            return all(whole[first + 1 :]) and not any(_is_ellipsis(e) for e in index.elements[:-1])
+        if isinstance(index, Slice):
+            return index.step is None
+        if isinstance(index, Constant):
             return True
         return all(isinstance(v, (Const, Number, Text)) for v in each(self.script.value(index)))
 
@@ -232,11 +244,15 @@ class _Tracer:
                 if value.name in ("torch.autograd.Variable", "tuple", "list", "iter", "reversed") and call.args:
                     return self.state(call.args[0], depth)
         if isinstance(call.callee, Attribute):
-            if attr in _VIEWS:
+            if attr in _VIEWS or (attr in _PARTS and self._is_first(call, _PARTS[attr])):
                 return self.state(call.callee.value, depth)
             if attr in ("next", "__next__"):
                 return self._iterated(call.callee.value, depth)
         return None
+
+
+def _is_ellipsis(expr: Expr) -> bool:
+    return isinstance(expr, Constant) and expr.value is ...
 
 
 def _either(states: list[str | None]) -> str | None:

@@ -415,7 +415,7 @@ class Steps:
             return "scaler"
         if conventions.OPTIMIZER_NAME.search(last):
             return "optimizer"
-        return "module" if conventions.MODULE_NAME.search(last) else ""
+        return "module" if conventions.names_module(last) else ""
 
     def _is_own(self, call: Call) -> bool:
         """A `zero_grad` that the project wrote on an object of its own, not on a module or optimizer."""

@@ -68,7 +68,7 @@ class Work:
             if isinstance(value, Unknown) and attr is not None and conventions.SCALER_NAME.search(attr):
                 if len(call.args) > 1:
                     return BACKWARD  # timm's NativeScaler: `loss_scaler(loss, optimizer, ...)`
-            if isinstance(value, Unknown) and attr is not None and conventions.MODULE_NAME.search(attr) and call.args:
+            if isinstance(value, Unknown) and attr is not None and conventions.names_module(attr) and call.args:
                 first = self.inference.value(call.args[0])
                 if isinstance(first, (Tensor, Batch)):
                     return FORWARD

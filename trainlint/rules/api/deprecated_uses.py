@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trainlint.findings import Level
 from trainlint.semantic import arguments, torch_names, walk
 from trainlint.semantic.facts import Attribute, Call, Constant, Expr, Record, Starred, Subscript
+from trainlint.semantic.scalars import is_scalar
 from trainlint.semantic.torch_names import Reference
 from trainlint.semantic.values import Const, External, Number, Object, Tensor, Unknown, Value, each
 from trainlint.torch_api import changes, changes_of, verdict
@@ -131,7 +132,7 @@ def _subscripts(script: Script, code: str, target: Target) -> Iterator[Use]:
                 continue
             if isinstance(index, Constant) and index.value == 0 and not isinstance(index.value, bool):
                 tensor = script.tensor(value.value)
-                if tensor is not None and (tensor.size == "scalar" or tensor.origin == "loss"):
+                if tensor is not None and (tensor.origin == "loss" or is_scalar(script, value.value)):
                     yield from _use(record, change, target)
 
 

@@ -75,7 +75,11 @@ class TrainLoaderNotShuffled(Rule):
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call, _ in loading.loaders(script):
-            if not self._unshuffled(script, call) or reading.in_hf_trainer(script, call):
+            if (
+                not self._unshuffled(script, call)
+                or loading.hands_through(script, call)
+                or reading.in_hf_trainer(script, call)
+            ):
                 continue
             feeds = script.feeding.training(call)
             if not feeds and not reading.trains_in_lightning(script, call):

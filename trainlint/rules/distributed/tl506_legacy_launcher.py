@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
 from trainlint.rules.rule import Hit, Rewrite, Rule
-from trainlint.semantic.facts import Call, Constant
+from trainlint.semantic.facts import Call
 from trainlint.semantic.fallbacks import depends_on_version
 from trainlint.semantic.texts import data_strings
 
@@ -71,7 +71,7 @@ class LegacyLauncher(Rule):
     message = "{what}"
     why = "since torch 2.0 the launcher passes --local-rank: a parser without it ends with 'unrecognized arguments'"
     help = "start with torchrun and read os.environ['LOCAL_RANK']; or accept --local-rank too"
-    triggers = ((b"local_rank",), (b"distributed.launch",), (b"distributed/launch",))
+    triggers = ((b"local_rank",), (b"distributed", b"launch"))
 
     def check(self, script: Script) -> Iterator[Hit]:
         yield from self._parsers(script)
@@ -82,7 +82,7 @@ class LegacyLauncher(Rule):
             yield Hit(call, {"what": "torch.distributed.launch is deprecated"}, why=_DEPRECATED, help=_TORCHRUN)
 
     def _parsers(self, script: Script) -> Iterator[Hit]:
-        flags = [(c, _flags(c)) for c in script.module.calls_by_attr.get("add_argument", ())]
+        flags = [(c, _flags(script, c)) for c in script.module.calls_by_attr.get("add_argument", ())]
         if any("--local-rank" in names for _, names in flags):
             return
         for call, names in flags:
@@ -96,8 +96,8 @@ class LegacyLauncher(Rule):
             yield Hit(call, what, level, rewrite=Rewrite(True, "Accept `--local-rank` too", _accept_both))
 
 
-def _flags(call: Call) -> set[str]:
-    return {a.value for a in call.args if isinstance(a, Constant) and isinstance(a.value, str)}
+def _flags(script: Script, call: Call) -> set[str]:
+    return {flag for a in call.args if isinstance(flag := script.constant(a), str)}
 
 
 def _accept_both(site: Site) -> Iterable[Change]:

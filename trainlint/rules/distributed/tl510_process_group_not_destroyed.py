@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
 from trainlint.rules.rule import Hit, Rule
+from trainlint.semantic.mentions import mentions
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -68,9 +69,9 @@ class ProcessGroupNotDestroyed(Rule):
     triggers = ((b"init_process_group",),)
 
     def check(self, script: Script) -> Iterator[Hit]:
-        program = script.semantics.program
+        started = script.semantics.program.is_started
         for call in script.calls(
             "torch.distributed.init_process_group", "torch.distributed.distributed_c10d.init_process_group"
         ):
-            if program.is_started(call.context) and not program.says(script.module, _DESTROYS):
+            if started(call.context) and not any(mentions(script, _DESTROYS)):
                 yield Hit(call, {})

@@ -119,6 +119,8 @@ class MissingEvalMode(Rule):
         function = loop.frame.function
         if isinstance(loop.record, (Comprehension, While)) and loop.source != "loader":
             return True
+        if evaluation.compares(script, loop) or (loop.source != "loader" and evaluation.takes_gradients(script, loop)):
+            return True
         if isinstance(loop.record, For) and loop.source != "loader" and self._is_one_batch(script, loop.record):
             return True
         names = [f.name for f in (function,) if f is not None] + [

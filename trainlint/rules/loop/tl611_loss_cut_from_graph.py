@@ -7,6 +7,7 @@ from trainlint.findings import Claim, Level
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic.cut_loss import CutLoss
+from trainlint.semantic.facts import Call
 from trainlint.semantic.step import BACKWARD
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ class LossCutFromGraph(Rule):
 
     def check(self, script: Script) -> Iterator[Hit]:
         cut_loss = CutLoss(script.semantics)
-        stores = any(name.endswith(".requires_grad") for name in script.module.stores)
+        module = script.module
+        asks = "requires_grad_" in module.calls_by_attr or any(n.endswith(".requires_grad") for n in module.stores)
         reported: set[int] = set()
         for step in script.semantics.steps.around(script.module):
             for backward in step.of(BACKWARD):
@@ -80,13 +82,8 @@ class LossCutFromGraph(Rule):
                     if expr.context.module is script.module and id(expr) not in reported:
                         reported.add(id(expr))
                         yield Hit(expr, {"what": f"{describe.text(expr)} cuts the loss off its graph"}, None, notes)
-                for binding in cut_loss.forced(backward) if stores else ():
-                    target = binding.source
+                for target in cut_loss.forced(backward) if asks else ():
                     if target.context.module is script.module and id(target) not in reported:
                         reported.add(id(target))
-                        yield Hit(
-                            target,
-                            {"what": f"{describe.text(target)} = True only hides that the loss has no graph"},
-                            None,
-                            notes,
-                        )
+                        said = describe.text(target) if isinstance(target, Call) else f"{describe.text(target)} = True"
+                        yield Hit(target, {"what": f"{said} only hides that the loss has no graph"}, None, notes)

@@ -104,10 +104,7 @@ class MissingNoGrad(Rule):
         if function is not None and loop.source == "steps":
             if _SMOKE_TEST.search(function.name) and evaluation.builds_model(script, function):
                 return True
-        if any(
-            c.context.within(loop.frame) and c.attr == "grad" and script.name_of(c.callee) == "torch.autograd.grad"
-            for c in script.semantics.loops.calls_of(loop.frame)
-        ):
+        if evaluation.takes_gradients(script, loop) or evaluation.compares(script, loop):
             return True
         if isinstance(loop.record, Comprehension) and loop.source != "loader":
             return True

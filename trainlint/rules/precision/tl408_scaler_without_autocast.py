@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING
 from trainlint.findings import Level
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
+from trainlint.semantic.autograd import OFF
 from trainlint.semantic.facts import Call
+from trainlint.semantic.mentions import mentions
 from trainlint.semantic.precision import is_enabled, scaler_calls
 from trainlint.semantic.step import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-# autocast, parameters in half precision, or somebody who brings either
-_LOW_PRECISION = re.compile(
-    rb"autocast|\.half\(|float16\b|torch\.half\b|HalfTensor|deepspeed|\bapex\b|lightning|[Ff]abric|Accelerator|mixed_precision|fp16"
-)
+_LOW_PRECISION = re.compile(rb"autocast|float16\b|torch\.half\b|HalfTensor|mixed_precision|fp16")
+# parameters in half precision, or somebody who brings either
+_OTHERWISE = re.compile(rb"\.half\(|deepspeed|\bapex\b|lightning|[Ff]abric|Accelerator")
 _SCALES = re.compile(rb"\.scale\(")
 
 
 class ScalerWithoutAutocast(Rule):
-    """A GradScaler is used, and no autocast stands anywhere in the program.
+    """A GradScaler is used, and nothing that trains runs under autocast.
 
     ## Why is this bad?
 
@@ -73,7 +74,9 @@ class ScalerWithoutAutocast(Rule):
 
     def check(self, script: Script) -> Iterator[Hit]:
         scalers = [c for c in scaler_calls(script) if is_enabled(script, c) is True]
-        if not scalers or script.semantics.program.says(script.module, _LOW_PRECISION):
+        if not scalers or script.semantics.program.says(script.module, _OTHERWISE):
+            return
+        if any(script.autograd(expr) != OFF for expr in mentions(script, _LOW_PRECISION)):
             return
         backward = self._scaled_backward(script)
         if backward is not None:

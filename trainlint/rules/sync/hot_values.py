@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
+from trainlint.semantic.environments import goes_to_environment, is_once_per_episode
 from trainlint.semantic.facts import Call, Context, Expr, Record
 from trainlint.semantic.heat import Hot
 from trainlint.semantic.values import Items, Method, Tensor, each
@@ -54,8 +55,8 @@ def decodes(script: Script, call: Expr, hot: Hot) -> bool:
     named = function is not None and bool(_DECODER.search(function.name))
     if named and innermost_loop(call.context) is not None and hot.phase != "train":
         return True
-    if any(outer.attr == "step" and call in outer.args for outer in script.module.calls_by_attr.get("step", ())):
-        return True  # an environment takes Python numbers
+    if goes_to_environment(script, call) or is_once_per_episode(script, call, hot):
+        return True
     test = getattr(call.statement, "test", None) if isinstance(call, Call) else call
     return test is not None and hot.phase != "train" and _mentions(test, _END)
 

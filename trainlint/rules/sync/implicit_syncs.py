@@ -25,6 +25,7 @@ from trainlint.semantic.facts import (
     Subscript,
     While,
 )
+from trainlint.semantic.logged import LOG_METHODS, is_written
 from trainlint.semantic.values import Const, External, Items, Object, Routine, Text, Type, each
 
 if TYPE_CHECKING:
@@ -67,6 +68,10 @@ def _calls(script: Script) -> Iterator[tuple[Expr, str]]:
             yield from _builtin(script, call, attr)
         elif attr in _SINKS or attr == "log":
             yield from _sink(script, call, attr)
+        elif attr in LOG_METHODS and any(_is_device(script, a) for a in call.args) and is_written(script, call):
+            for argument in call.args:
+                if _is_device(script, argument):
+                    yield argument, f"logging {describe.text(argument)}"
         elif attr == "get_scale" and script.is_method_of(call, "scaler"):
             yield call, f"{describe.text(call)} reads the scale from the device and"
         elif attr in _SIZED and _outside(script, call.callee, f"torch.{attr}"):

@@ -47,7 +47,8 @@ class ImplicitSyncInHotLoop(Rule):
     ## When it is silent
 
     On anything not known to be a tensor on the device; `t is None`; `t.float()`; the builtin `sum` (it only adds); `len`
-    and shapes; `logger.debug("%s", t)` (formatted only when the level is on); under a condition that makes it rare.
+    and shapes; `logger.debug("%s", t)` where the program is not seen to turn that level on; under a condition that makes
+    it rare.
 
     ## Fix safety
 
