@@ -99,10 +99,6 @@ def changed(text: str, changes: Iterable[tuple[int, int, str]]) -> str:
 
 def is_clean(old: str, new: str, changes: Sequence[tuple[int, int, str]]) -> bool:
     """Whether the new text parses, and differs in no statement but those that a change touches."""
-    try:
-        before, after = _parse(old), _parse(new)
-    except (SyntaxError, ValueError, RecursionError):
-        return False
     spans_before = [(start, end) for start, end, _ in changes]
     spans_after: list[tuple[int, int]] = []
     shift = 0
@@ -110,9 +106,23 @@ def is_clean(old: str, new: str, changes: Sequence[tuple[int, int, str]]) -> boo
         spans_after.append((start + shift, start + shift + len(content)))
         shift += len(content) - (end - start)
     try:
-        return _untouched(before, old, spans_before) == _untouched(after, new, spans_after)
-    except RecursionError:
+        before = _parse(old)
+    except (SyntaxError, ValueError, RecursionError):
+        return _is_clean_newer(old, spans_before, new, spans_after)
+    try:
+        return _untouched(before, old, spans_before) == _untouched(_parse(new), new, spans_after)
+    except (SyntaxError, ValueError, RecursionError):
         return False
+
+
+def _is_clean_newer(
+    old: str, spans_before: Sequence[tuple[int, int]], new: str, spans_after: Sequence[tuple[int, int]]
+) -> bool:
+    """As `is_clean`, where the running Python does not know the syntax of the file yet."""
+    from trainlint.newer_edits import untouched
+
+    before = untouched(old, spans_before)
+    return before is not None and before == untouched(new, spans_after)
 
 
 def _parse(text: str) -> ast.Module:
@@ -127,6 +137,9 @@ def _untouched(tree: ast.Module, text: str, spans: Sequence[tuple[int, int]]) ->
     found: list[str] = []
     for depth, statement in _statements(tree.body, 0):
         start, end = _own_part(statement, offsets)
+        code, row = offsets.code_of(statement.lineno), offsets.of(statement.lineno, 0)
+        if start > code and any(first <= code and row <= last for first, last in spans):
+            start = row  # it stands behind another statement, and is indented with it
         if not any(start <= last and first <= end for first, last in spans):
             found.append(f"{depth} {_header(statement)}")
     return found
@@ -191,6 +204,11 @@ class _Offsets:
         start = self._source.row_starts[row - 1]
         line = self._source.line(row)
         return start + (column if line.isascii() else len(line.encode()[:column].decode(errors="replace")))
+
+    def code_of(self, row: int) -> int:
+        """Where the code of a row begins."""
+        line = self._source.line(row)
+        return self._source.row_starts[row - 1] + len(line) - len(line.lstrip())
 
     def sign_before(self, sign: str, offset: int) -> int:
         return self._source.text.rindex(sign, 0, offset)

@@ -49,18 +49,11 @@ def with_changes(data: bytes, source: Source, changes: Sequence[tuple[int, int, 
 
 def _in_cell(raw: str, lines: Sequence[_Text], changes: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
     old = "".join(line.text for line in lines)
-    if "\r" in old:
-        raise NotFound("its cells have carriage returns")
-    new = old if old.endswith("\n") else old + "\n"  # as the parser sees it
-    for start, end, content in sorted(changes, reverse=True):
-        new = new[:start] + content + new[end:]
-    if not old.endswith("\n") and new.endswith("\n"):
-        new = new[:-1]
+    new = _changed(old, changes)
     if len(lines) == 1:
         return [_in_literal(raw, lines[0], new)]
-    before, after = [line.text for line in lines], new.splitlines(keepends=True)
-    if before != old.splitlines(keepends=True):
-        raise NotFound("its lines are split in an unusual way")
+    before = [line.text for line in lines]
+    after = _split_like(before, new)
     first = 0
     while first < min(len(before), len(after)) and before[first] == after[first]:
         first += 1
@@ -83,6 +76,54 @@ def _in_cell(raw: str, lines: Sequence[_Text], changes: Sequence[tuple[int, int,
     if last:
         return [(gone[0].start, lines[len(lines) - last].start, "")]
     return [(gone[0].start, gone[-1].end, "")]
+
+
+def _changed(old: str, changes: Sequence[tuple[int, int, str]]) -> str:
+    """A cell's text with changes that count each of its line ends, whatever it is, as one character; what they bring
+    ends its lines as the cell does at that place."""
+    ended = old.endswith(("\n", "\r"))
+    new = old = old if ended else old + _newline_at(old, len(old))  # as the parser sees it
+    places = [*(match.start() for match in _CHARACTER.finditer(old)), len(old)]
+    for start, end, content in sorted(changes, reverse=True):
+        written = content.replace("\r\n", "\n").replace("\n", _newline_at(old, places[start]))
+        new = new[: places[start]] + written + new[places[end] :]
+    last = _LAST_LINE_END.search(new)
+    return new if ended or last is None else new[: last.start()]
+
+
+_CHARACTER = re.compile(r"\r\n|.", re.DOTALL)
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_LAST_LINE_END = re.compile(r"(?:\r\n|\r|\n)\Z")
+
+
+def _newline_at(text: str, offset: int) -> str:
+    """The line end before an offset, or the first one behind it."""
+    before = list(_LINE_END.finditer(text, 0, offset))
+    found = before[-1] if before else _LINE_END.search(text, offset)
+    return found[0] if found else "\n"
+
+
+def _split_like(before: Sequence[str], new: str) -> list[str]:
+    """The new text in pieces: those of the old one at its head and end, as far as they are whole lines, else lines."""
+    head: list[str] = []
+    at = 0
+    for piece in before:
+        if not piece.endswith(("\r", "\n")) or not new.startswith(piece, at):
+            break
+        head.append(piece)
+        at += len(piece)
+    tail: list[str] = []
+    end = len(new)
+    for piece in reversed(before[len(head) :]):
+        start = end - len(piece)
+        if start < at or not new.endswith(piece, at, end) or not new[:start].endswith(("\r", "\n")):
+            break
+        tail.append(piece)
+        end = start
+    return [*head, *_LINES.findall(new[at:end]), *reversed(tail)]
+
+
+_LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 def _literal(raw: str, text: str) -> str:

@@ -306,10 +306,24 @@ def set_keyword(site: Site, call: cst.Call, name: str, value: str) -> list[Chang
     return add_argument(site, call, f"{name}={value}")
 
 
-def add_argument(site: Site, call: cst.Call, content: str) -> list[Change]:
+def set_options(site: Site, call: cst.Call, options: Sequence[tuple[str, str, int | None]]) -> list[Change]:
+    """(name, value, position): each is written over the one that is there, by keyword or position; the others put last."""
+    changes: list[Change] = []
+    missing: list[str] = []
+    for name, value, position in options:
+        at = argument(call, name, position)
+        if at is None:
+            missing.append(f"{name}={value}")
+        else:
+            changes.append(site.replace(call.args[at].value, value))
+    return [*changes, *(add_argument(site, call, *missing) if missing else ())]
+
+
+def add_argument(site: Site, call: cst.Call, *contents: str) -> list[Change]:
     """Behind the last argument, on a row of its own where each of them has one; before `**options`."""
     args = call.args
     text = site.text
+    content = ", ".join(contents)
     if not args:
         closing = site.span(call)[1] - 1
         return [site.insert(_back_over_blanks(text, closing), content)]
@@ -319,7 +333,7 @@ def add_argument(site: Site, call: cst.Call, content: str) -> list[Change]:
     if double < len(args):
         start = site.span(args[double])[0]
         if _starts_row(text, start):
-            return [site.insert(start, f"{content},{_newline_and(site, start)}")]
+            return [site.insert(start, "".join(f"{one},{_newline_and(site, start)}" for one in contents))]
         return [site.insert(start, f"{content}, ")]
     start, end = site.span(args[-1])
     comma = isinstance(args[-1].comma, cst.Comma)
@@ -328,7 +342,7 @@ def add_argument(site: Site, call: cst.Call, content: str) -> list[Change]:
         end = _after(text, end, ",")
     if own_rows and _ends_row(text, end):
         rest = row_end(text, end)
-        added = f"{_newline_and(site, start)}{content}{',' if comma else ''}"
+        added = ",".join(f"{_newline_and(site, start)}{one}" for one in contents) + ("," if comma else "")
         if comma or rest == end:
             return [site.insert(rest, added if comma else f",{added}")]
         return [site.insert(end, ","), site.insert(rest, added)]
@@ -457,28 +471,30 @@ def unwrap(site: Site) -> list[Change]:
     return [Change(start, end, written if free else atom(value, written))]
 
 
-def put_under_with(site: Site, count: int) -> list[Change]:
-    """`f()` and the `count` statements below it -> `with f():` and those statements, indented."""
-    line = site.around(cst.SimpleStatementLine)
-    block = next((n for n in reversed(site.around_all) if isinstance(n, (cst.IndentedBlock, cst.Module))), None)
-    if line is None or block is None or len(line.body) > 1:
+def loop(node: object) -> cst.For:
+    if not isinstance(node, cst.For):
         raise NoFix
-    if isinstance(block, cst.Module):
-        raise NoFix  # the tree is only a part of the file
-    at = next(i for i, other in enumerate(block.body) if other is line)
+    return node
+
+
+def first_in_loop(site: Site, condition: str | None, line: str) -> list[Change]:
+    """A statement, under a condition or not, as the first of the loop that the node is."""
+    node = loop(site.node)
+    if not isinstance(node.body, cst.IndentedBlock):
+        raise NoFix
     text = site.text
-    start, end = site.span(line.body[0])
-    last = site.last_offset(block.body[at + count])
-    below = [text[a:b] for a, b in rows(text, next_row(text, end), last)]
-    if any(sign in row for row in below for sign in ('"""', "'''", "\\")) or text[end : end + 1] == ";":
+    colon = _after(text, site.outer_span(node.iter)[1], ":")
+    if not _ends_row(text, colon):
         raise NoFix
-    unit = block.indent or site.tree.default_indent
-    changes = [site.insert(start, "with "), site.insert(end, ":")]
-    for first, after in rows(text, next_row(text, end), last):
-        row = text[first:after]
-        if row.strip():
-            changes.append(site.insert(first + len(row) - len(row.lstrip()), unit))
-    return changes
+    row = next_row(text, colon)
+    start = site.span(node)[0]
+    outer = text[row_start(text, start) : start]
+    if outer.strip():
+        raise NoFix
+    unit = node.body.indent or site.tree.default_indent
+    newline = _newline_at(text, row)
+    lines = [line] if condition is None else [condition, f"{unit}{line}"]
+    return [site.insert(row, "".join(f"{outer}{unit}{r}{newline}" for r in lines))]
 
 
 def rows(text: str, start: int, end: int) -> list[tuple[int, int]]:
@@ -490,62 +506,6 @@ def rows(text: str, start: int, end: int) -> list[tuple[int, int]]:
             break
         start = following
     return rows
-
-
-def import_line(source: Source, module: str) -> list[Change]:
-    """`import module` among the imports at the head of the file; behind docstring and `__future__` imports."""
-    import ast
-
-    from trainlint.semantic.from_ast import parse
-
-    tree = parse(source.text, source.path)
-    head: list[ast.stmt] = []
-    after: ast.stmt | None = None
-    for statement in tree.body:
-        docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant) and not head
-        if docstring or (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
-            after = statement
-        elif isinstance(statement, (ast.Import, ast.ImportFrom)):
-            if head and statement.lineno > (head[-1].end_lineno or 0) + 1:
-                break
-            head.append(statement)
-        else:
-            break
-    newline = source.newline
-    starts = source.row_starts
-    if not head:
-        if after is None:
-            row = _first_code_row(source)
-            return [Change(starts[row - 1], starts[row - 1], f"import {module}{newline}{newline}")]
-        return [_below(source, after.end_lineno or 1, f"{newline}import {module}{newline}")]
-    for statement in head:
-        if not isinstance(statement, ast.Import) or statement.names[0].name > module:
-            if statement.col_offset or not _alone(head, statement):
-                raise NoFix
-            at = starts[statement.lineno - 1]
-            return [Change(at, at, f"import {module}{newline}")]
-    return [_below(source, head[-1].end_lineno or 1, f"import {module}{newline}")]
-
-
-def _alone(head: Sequence[object], statement: object) -> bool:
-    rows = [getattr(other, "lineno", 0) for other in head if other is not statement]
-    return getattr(statement, "lineno", 0) not in rows
-
-
-def _below(source: Source, row: int, content: str) -> Change:
-    if row < len(source.row_starts):
-        at = source.row_starts[row]
-        return Change(at, at, content)
-    at = len(source.text)
-    return Change(at, at, source.newline + content.rstrip("\r\n"))
-
-
-def _first_code_row(source: Source) -> int:
-    """The row below a shebang line, coding cookie and leading comments."""
-    row = 1
-    while row < len(source.row_starts) and source.line(row).lstrip().startswith("#"):
-        row += 1
-    return row
 
 
 # ----------------------------------------------------------------------------------------------------------- text

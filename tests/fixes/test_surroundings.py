@@ -40,6 +40,8 @@ PY = [c for c in cases() if c.before.suffix == ".py" and c.after != c.before.rea
 DECORATORS = st.lists(
     st.sampled_from(["@typing.final", "@typing.final  # été", "@ typing . final", "@(typing.final)"]), max_size=2
 )
+# fixes of what stands at module level: in a block it would be another case
+FLAT = ("TL301", "at_module_level")
 INDENTS = st.sampled_from(["", "", " ", "    ", "\t"])
 
 
@@ -77,16 +79,18 @@ def test_surroundings_survive(
     def around(text: str) -> bytes:
         if decorators:
             text = re.sub(r"^(?=class )", "".join(f"{row}\n" for row in decorators), text, flags=re.MULTILINE)
-        if tabs:
+        if tabs and "\n\t" not in before:
             text = re.sub(r"^(?:    )+", lambda found: "\t" * (len(found[0]) // 4), text, flags=re.MULTILINE)
         head, gap, rest = text.partition("\n\n\n")  # imports stay where they are: in a `try` they would be a fallback
-        if nested and rest:
+        if nested and rest and not any(part in str(case.before) for part in FLAT):
             rows = "\n".join(f"{nested}{row}" if row.strip() else row for row in rest.split("\n"))
             text = f"{head}{gap}try:\n{rows}\nfinally:\n{nested}pass"
         full = f"{above}\n{text}\n{comment}\n{written(below)}"
         full = full.rstrip("\n \t") if cut else full
         return (b"\xef\xbb\xbf" if bom else b"") + full.replace("\n", newline).encode()
 
+    if case.code == "TL301":
+        below = []  # would go under the guard with the rest: see test_main_guard.py
     ast.parse(around(before))
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

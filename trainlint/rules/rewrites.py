@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trainlint.rules.rule import Rewrite
-from trainlint.semantic.facts import Binding, Call, Expr, Record
+from trainlint.semantic.facts import Binding, Call, Constant, Expr, Record
 from trainlint.torch_api.changes import exists
 
 if TYPE_CHECKING:
@@ -46,6 +46,85 @@ def write_argument(call: Call, name: str, value: str, position: int | None) -> R
         return rewriting.add_argument(site, site.call, f"{name}={value}")
 
     return Rewrite(False, f"Pass `{name}={value}`", edit, at=call)
+
+
+def pass_option(
+    call: Call,
+    name: str,
+    value: str,
+    *,
+    position: int | None = None,
+    over: tuple[object, ...] = (),
+    absent: bool = False,
+    safe: bool,
+) -> Rewrite | None:
+    """As `pass_keyword`, also where the option is passed by position. None where it may come from `**options`, or is
+    given as something other than one of the literals `over`: then somebody else decides over it."""
+    return pass_options(call, [Option(name, value, position, over, absent)], safe=safe)
+
+
+class Option(NamedTuple):
+    """An option that a fix gives to a call, over a literal that may be there."""
+
+    name: str
+    value: str
+    position: int | None = None
+    over: tuple[object, ...] = ()
+    absent: bool = False  # where the call has no such argument, its `**options` are known to have none either
+
+
+def pass_options(call: Call, options: Sequence[Option], *, safe: bool, needs: str | None = None) -> Rewrite | None:
+    """As `pass_option`, several at once; `needs` is a module that must be imported for it."""
+    for option in options:
+        given = call.argument(option.position, option.name)
+        if (call.unpacks and not option.absent) if given is None else not _is_literal(given, option.over):
+            return None
+    wanted = [(option.name, option.value, option.position) for option in options]
+
+    def edit(site: Site) -> Iterable[Change]:
+        from trainlint import importing, rewriting
+
+        yield from rewriting.set_options(site, site.call, wanted)
+        if needs is not None:
+            yield from importing.import_line(site.source, needs)
+
+    said = " and ".join(f"`{option.name}={option.value}`" for option in options)
+    return Rewrite(safe, f"Pass {said}", edit)
+
+
+def drop_option(call: Call, name: str, position: int | None, off: str, *, safe: bool) -> Rewrite | None:
+    """An option that is literally `True` in the call, by keyword or position; None where it is not.
+
+    Where more arguments follow by position, `off` is written instead. Each `None` just before it goes as well.
+    """
+    given = call.argument(position, name)
+    if given is None or not _is_literal(given, (True,)):
+        return None
+
+    def edit(site: Site) -> Iterable[Change]:
+        from trainlint import rewriting
+
+        args = site.call.args
+        at = rewriting.argument(site.call, name, position)
+        if at is None:
+            raise rewriting.NoFix
+        if args[at].keyword is not None:
+            return rewriting.drop_argument(site, site.call, at)
+        if at + 1 < len(args) and args[at + 1].keyword is None and args[at + 1].star != "**":
+            return [site.replace(args[at].value, off)]
+        first = at
+        while first > 0 and site.written(args[first - 1].value) == "None":
+            first -= 1
+        return rewriting.drop_arguments(site, site.call, range(first, at + 1))
+
+    return Rewrite(safe, f"Drop `{name}`", edit)
+
+
+def _is_literal(expr: Expr, values: tuple[object, ...]) -> bool:
+    """Whether an expression is one of these values, written out."""
+    if not isinstance(expr, Constant):
+        return False
+    return any(type(expr.value) is type(value) and expr.value == value for value in values)
 
 
 def drop_arguments(names: Iterable[str], *, safe: bool) -> Rewrite:
@@ -103,12 +182,12 @@ def together(message: str, parts: Sequence[Part], *, safe: bool = False, module:
     """One fix of several edits, each at a record of its own, and an import where one is needed."""
 
     def edit(site: Site) -> Iterable[Change]:
-        from trainlint import rewriting
+        from trainlint import importing
 
         for index, (record, change) in enumerate(parts):
             yield from change(site if index == 0 else site.of(record))
         if module is not None:
-            yield from rewriting.import_line(site.source, module)
+            yield from importing.import_line(site.source, module)
 
     return Rewrite(safe, message, edit, at=parts[0][0], others=tuple(record for record, _ in parts[1:]))
 
@@ -169,13 +248,13 @@ def deep_copy(script: Script, call: Call) -> Rewrite | None:
         return None
 
     def edit(site: Site) -> Iterable[Change]:
-        from trainlint import rewriting
+        from trainlint import importing, rewriting
 
         changes = rewriting.around_shallow_copy(site)
         if changes:
             return changes
         changes = rewriting.wrapped(site, site.call, function or "copy.deepcopy")
-        return changes if function else [*changes, *rewriting.import_line(site.source, "copy")]
+        return changes if function else [*changes, *importing.import_line(site.source, "copy")]
 
     return Rewrite(False, "Keep a copy", edit)
 

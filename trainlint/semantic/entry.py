@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainlint.semantic.contexts import dotted_name
-from trainlint.semantic.facts import Compare, Constant, Context, Expr, Function, Operator
+from trainlint.semantic.facts import Compare, Constant, Context, Expr, Function, Operator, Record
 
 if TYPE_CHECKING:
     from trainlint.semantic.inference import Inference
@@ -49,6 +49,22 @@ class Entry:
         if function is None:
             return context
         return self._function(function)
+
+    def unguarded_starts(self, record: Record) -> list[Record]:
+        """All that stands at module level, not under a main guard, and runs some code: the code itself, or calls."""
+        found: list[Record] = []
+        seen: set[int] = set()
+        pending = [record]
+        for current in pending:
+            if under_main_guard(current.context):
+                continue
+            function = current.context.function
+            if function is None:
+                found.append(current)
+            elif id(function) not in seen:
+                seen.add(id(function))
+                pending.extend(site.call for site in self.inference.callgraph.callers(function))
+        return found
 
     def _function(self, function: Function) -> Context | None:
         key = id(function)

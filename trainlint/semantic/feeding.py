@@ -279,6 +279,11 @@ def is_held_out(loader: Call) -> bool:
     return any(_HELD_OUT.search(word) for word in _words(loader))
 
 
+def is_for_training(loader: Call) -> bool:
+    """Whether a loader is built under a name of training data."""
+    return any("train" in word.lower() for word in _words(loader)) and not is_held_out(loader)
+
+
 def _words(loader: Call) -> Iterator[str]:
     statement = loader.statement
     if isinstance(statement, Assign):

@@ -64,6 +64,9 @@ class Workers(NamedTuple):
 def option(script: Script, call: Call, name: str, sure: bool = False) -> Value | None:
     """The value of a loader's option, through `**kwargs` dicts and `partial` too; None when it is not given, Unknown when
     it may be. `sure`: an entry that a dict gets only under a condition does not count."""
+    supposed = script.semantics.supposed.get((id(call), name))
+    if supposed is not None:
+        return supposed
     given = call.argument(position(name), name)
     if given is not None:
         return UNKNOWN if is_open(script, given) else script.value(given)
@@ -80,7 +83,7 @@ def option(script: Script, call: Call, name: str, sure: bool = False) -> Value |
                     found = table.get(name)
                     if not isinstance(found, Unknown):
                         return found
-                    unknown = unknown or not table.complete
+                    unknown = unknown or not table.complete or any(key == name for key, _ in table.items)
                 else:
                     unknown = True
     return UNKNOWN if unknown else None
@@ -184,7 +187,22 @@ def workers(script: Script, call: Call) -> Workers | None:
             lowest, some = min(lowest, 1), True
         else:
             return None
-    return Workers(lowest, some, settable)
+    return Workers(lowest if _is_always_given(script, call, "num_workers") else 0, some, settable)
+
+
+def _is_always_given(script: Script, call: Call, name: str) -> bool:
+    """Not only in one of several dicts: `options = {"num_workers": 4} if cuda else {}`."""
+    if call.argument(position(name), name) is not None or not any(k.name is None for k in call.keywords):
+        return True
+    return any(
+        all(
+            isinstance(held, Table)
+            and any(key == name for key, _ in updated(script.inference, keyword.value, held, sure=True).items)
+            for held in each(script.value(keyword.value))
+        )
+        for keyword in call.keywords
+        if keyword.name is None
+    )
 
 
 def depends_on_platform(script: Script, call: Call) -> bool:

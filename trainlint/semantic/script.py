@@ -61,6 +61,8 @@ class Semantics:
         self.output_activation = OutputActivation(self)
         self._accelerated: dict[str, bool] = {}
         self.feeding: Feeding | None = None
+        # Options of loaders by (id of the call, name), as a fix would have them: while it is asked what that would bring.
+        self.supposed: dict[tuple[int, str], Value] = {}
 
     def uses_accelerator(self, module: Module) -> bool:
         """Whether the program that a file belongs to ever speaks of an accelerator; without, nothing can synchronise."""

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trainlint.semantic import walk
 from trainlint.semantic.contexts import is_self
-from trainlint.semantic.facts import Attribute, Class, Context, Function
+from trainlint.semantic.facts import (
+    Attribute,
+    Class,
+    Context,
+    For,
+    Function,
+    If,
+    Jump,
+    Match,
+    Statement,
+    Subscript,
+    Try,
+)
 from trainlint.semantic.values import Items, Object, Tensor, Value, each
 
 if TYPE_CHECKING:
@@ -42,6 +55,8 @@ def _class_uses_everything(inference: Inference, cls: Class, depth: int) -> bool
                     return False
             elif isinstance(one, Object) and one.role == "module":
                 if name not in used or not uses_everything(inference, one, depth + 1):
+                    return False
+                if one.name == "torch.nn.ModuleList" and not _runs_each(cls, name):
                     return False
             elif isinstance(one, Items) and any(
                 isinstance(v, Object) and v.role == "module" for v in one.elements or (one.element,)
@@ -93,3 +108,25 @@ def _is_sure(record: object, function: Function) -> bool:
         ):
             return False
     return True
+
+
+def _runs_each(cls: Class, name: str) -> bool:
+    """Whether some loop goes over all modules of a list and nothing in it can leave one out."""
+    for loop in cls.module.loops:
+        if not isinstance(loop, For) or loop.context.cls is not cls:
+            continue
+        drawn = [e for e in walk.inside(loop.iter) if isinstance(e, Attribute) and e.attr == name]
+        if drawn and not any(isinstance(e, Subscript) for e in walk.inside(loop.iter)):
+            frame = loop.body[0].context
+            inside = [s for s in cls.module.statements if s.context.within(frame)]
+            return not any(isinstance(s, (If, Match, Try, Jump)) and not _is_pass(s) for s in inside)
+    for comprehension in cls.module.comprehensions:
+        if comprehension.context.cls is cls and len(comprehension.generators) == 1:
+            clause = comprehension.generators[0]
+            if isinstance(clause.iter, Attribute) and clause.iter.attr == name:
+                return not clause.conditions
+    return False
+
+
+def _is_pass(statement: Statement) -> bool:
+    return isinstance(statement, Jump) and statement.kind == "pass"

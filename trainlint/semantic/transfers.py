@@ -73,13 +73,17 @@ def is_non_blocking(script: Script, call: Call) -> bool | None:
     `to(device, dtype, non_blocking)`, `to(dtype, non_blocking)`, `to(other, non_blocking)`, `cuda(device,
     non_blocking)`, `copy_(src, non_blocking)`; `async=` and `asynchronous` were the names before 0.4.
     """
-    position = 1
-    if call.attr == "to" and call.args:
-        first = script.value(call.args[0])
-        if not _is_dtype(first) and not isinstance(first, (Tensor, Batch)):
-            position = 2
-    given = call.argument(position, "non_blocking")
+    given = call.argument(non_blocking_position(script, call), "non_blocking")
     if given is None:
         return None if call.unpacks else False
     held = script.constant(given)
     return held if isinstance(held, bool) else None
+
+
+def non_blocking_position(script: Script, call: Call) -> int:
+    """The place of `non_blocking` among the positional arguments of a copy."""
+    if call.attr == "to" and call.args:
+        first = script.value(call.args[0])
+        if not _is_dtype(first) and not isinstance(first, (Tensor, Batch)):
+            return 2
+    return 1

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules.rule import Hit, Note, Rule
-from trainlint.semantic import loading
-from trainlint.semantic.facts import Call
+from trainlint.rules.rule import Hit, Note, Rewrite, Rule
+from trainlint.semantic import loading, main_guard
+from trainlint.semantic.facts import Call, Statement
 from trainlint.semantic.values import Object, Routine, Type, constant, each
 
 if TYPE_CHECKING:
+    from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
 
@@ -52,7 +53,10 @@ class WindowsUnsafeWorkers(Rule):
 
     ## Fix safety
 
-    Unsafe: it moves module-level code into a function.
+    Unsafe: the script, imported, no longer runs. What runs it, from behind the last import and definition to the end of
+    the file, goes under `if __name__ == "__main__":`; names stay names of the module, so functions still find them. No fix
+    where a definition or a guard follows later, where workers need a name from there, or where what stays outside would
+    still train, start processes or set a start method.
 
     ## Measured by `trainlint verify`
 
@@ -97,7 +101,13 @@ class WindowsUnsafeWorkers(Rule):
                 continue
             note = self._unguarded_use(script, call)
             if note is not None:
-                yield Hit(call, {}, None, (note,))
+                yield Hit(call, {}, None, (note,), rewrite=self._rewrite(script, call))
+
+    def _rewrite(self, script: Script, call: Call) -> Rewrite | None:
+        run = main_guard.run_of(script, call)
+        if not run:
+            return None
+        return Rewrite(False, "Put the run under a main guard", lambda site: _guarded(site, run))
 
     def _start_method(self, script: Script) -> str | None:
         """What the script chooses for all its processes, "fork" where no target platform spawns, None where it spawns."""
@@ -132,3 +142,9 @@ class WindowsUnsafeWorkers(Rule):
                 if isinstance(one, Type) and one.cls.module is script.module:
                     return True
         return False
+
+
+def _guarded(site: Site, run: tuple[Statement, ...]) -> Iterable[Change]:
+    from trainlint import blocks
+
+    return blocks.put_under_guard(site, run)

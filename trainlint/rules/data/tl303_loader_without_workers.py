@@ -4,12 +4,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules.rule import Hit, Note, Rule
+from trainlint.rules import rewrites
+from trainlint.rules.data.supposing import new_codes
+from trainlint.rules.rule import Hit, Note, Rewrite, Rule
 from trainlint.semantic import loading, reading
+from trainlint.semantic.facts import Call
 from trainlint.semantic.feeding import is_switched_off
+from trainlint.semantic.values import Number
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
+
+_ABOUT_WORKERS = ("TL301", "TL302", "TL305", "TL306", "TL313", "TL314", "TL318", "TL319", "TL320", "TL322")
 
 
 class LoaderWithoutWorkers(Rule):
@@ -42,8 +48,10 @@ class LoaderWithoutWorkers(Rule):
 
     ## Fix safety
 
-    Unsafe: workers draw from random streams of their own, and what the dataset holds must survive the way to them. No
-    fix where it would make TL301, TL302 or TL306 report.
+    Unsafe: workers draw from random streams of their own, and what the dataset holds must survive the way to them.
+    `num_workers=min(8, os.cpu_count() or 1)` is passed, and `persistent_workers=True` with it where TL305 would ask for
+    it. No fix where it would make another rule report (TL301, TL302, TL306, TL313, TL314, TL318, TL319, TL320, TL322),
+    where the data lies in memory, or where the number comes from a variable or from options.
 
     ## Measured by `trainlint verify`
 
@@ -73,7 +81,31 @@ class LoaderWithoutWorkers(Rule):
                 continue
             light = reading.is_in_memory(script, call) or not script.uses_accelerator() or is_switched_off(script, call)
             notes = tuple(Note(f.expr, "its batches are trained on here") for f in feeds[:1])
-            yield Hit(call, {"how": self._how(workers)}, Level.ADVICE if light else None, notes)
+            level = Level.ADVICE if light else None
+            yield Hit(call, {"how": self._how(workers)}, level, notes, rewrite=self._rewrite(script, call))
+
+    def _rewrite(self, script: Script, call: Call) -> Rewrite | None:
+        if reading.is_in_memory(script, call):
+            return None  # there is nothing to prepare that would be worth a worker
+        count = rewrites.name_for(script, "os.cpu_count", call)
+        if count is None and not rewrites.is_free(script, "os", call):
+            return None
+        place = loading.position("num_workers")
+
+        def absent(name: str) -> bool:
+            return loading.option(script, call, name) is None
+
+        options = [
+            rewrites.Option(
+                "num_workers", f"min(8, {count or 'os.cpu_count'}() or 1)", place, (0,), absent("num_workers")
+            )
+        ]
+        more = new_codes(script, call, "num_workers", Number("int"), _ABOUT_WORKERS)
+        if "TL305" in more:  # drawn from epoch after epoch
+            options.append(rewrites.Option("persistent_workers", "True", None, (False,), absent("persistent_workers")))
+        if more - {"TL305"}:
+            return None
+        return rewrites.pass_options(call, options, safe=False, needs="os" if count is None else None)
 
     def _how(self, workers: loading.Workers) -> str:
         return " unless somebody asks for them" if workers.settable else ""

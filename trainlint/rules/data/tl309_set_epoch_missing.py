@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules.rule import Hit, Note, Rule
-from trainlint.semantic import frameworks, loading, sharding
-from trainlint.semantic.facts import Call, Context, For, While
+from trainlint.rules.rule import Hit, Note, Rewrite, Rule
+from trainlint.semantic import epochs, frameworks, loading, sharding
+from trainlint.semantic.facts import Call, Context, Expr, For, Name, While
 from trainlint.semantic.feeding import Feed
 
 if TYPE_CHECKING:
+    from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
 
@@ -52,7 +53,8 @@ class SetEpochMissing(Rule):
 
     ## Fix safety
 
-    Unsafe: it changes the order of the data, though that is what is meant.
+    Unsafe: it changes the order of the data, though that is what is meant. The call is written at the head of the epoch
+    loop, for `for epoch in range(...)` and where a name there surely holds the sampler, or the loader that has it.
 
     ## Measured by `trainlint verify`
 
@@ -88,7 +90,35 @@ class SetEpochMissing(Rule):
                 if sharding.calls_set_epoch(script, [*modules, *script.feeding.modules(loader.context.module)]):
                     continue
                 seen.add(id(found))
-                yield Hit(found.record, {}, None, self._notes(script, loader))
+                rewrite = self._rewrite(script, feed, loader, found)
+                yield Hit(found.record, {}, None, self._notes(script, loader), rewrite=rewrite)
+
+    def _rewrite(self, script: Script, feed: Feed, loader: Call, loop: Context) -> Rewrite | None:
+        """None where the loop does not count its turns, or where no name at its head surely holds the sampler."""
+        record = loop.record
+        if not isinstance(record, For) or not isinstance(record.target, Name) or not _counts(script, record.iter):
+            return None
+        found = epochs.sampler_at(script, feed, loader, loop)
+        if found is None:
+            return None
+        sampler, may_be_none = found
+        epoch = record.target.id
+        renamed = epoch == "_"
+        if renamed:
+            epoch = "epoch"
+            if epochs.is_read("_", loop) or not epochs.is_unused(epoch, loop):
+                return None
+        condition = f"if {sampler} is not None:" if may_be_none else None
+        line = f"{sampler}.set_epoch({epoch})"
+
+        def edit(site: Site) -> Iterable[Change]:
+            from trainlint import rewriting
+
+            yield from rewriting.first_in_loop(site, condition, line)
+            if renamed:
+                yield site.replace(rewriting.loop(site.node).target, epoch)
+
+        return Rewrite(False, f"Call `{line}`", edit)
 
     def _epoch_loop(self, script: Script, feed: Feed, loader: Call) -> Context | None:
         samplers = sharding.distributed_samplers(script, loader)
@@ -103,3 +133,12 @@ class SetEpochMissing(Rule):
     def _notes(self, script: Script, loader: Call) -> tuple[Note, ...]:
         calls = [s.call for s in sharding.distributed_samplers(script, loader) if s.call is not None]
         return tuple(Note(call, "the sampler is built here") for call in calls[:1])
+
+
+def _counts(script: Script, iterated: Expr) -> bool:
+    """`range(...)`, also in a progress bar: the turns have numbers."""
+    if not isinstance(iterated, Call):
+        return False
+    if iterated.attr in ("range", "trange") and iterated.args:
+        return True
+    return iterated.attr == "tqdm" and bool(iterated.args) and _counts(script, iterated.args[0])

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules.rule import Hit, Note, Rule
+from trainlint.rules import rewrites
+from trainlint.rules.data.supposing import new_codes
+from trainlint.rules.rule import Hit, Note, Rewrite, Rule
 from trainlint.semantic import loading, reading
 from trainlint.semantic.facts import Call, Constant, For
 from trainlint.semantic.feeding import Feed, is_alternative
-from trainlint.semantic.values import Object
+from trainlint.semantic.values import Const, Object
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -43,13 +45,15 @@ class TrainLoaderNotShuffled(Rule):
 
     ## When it is silent
 
-    Time series, streams (IterableDataset, webdataset), state carried over from batch to batch; a sampler; a `shuffle`
+    Time series, streams (IterableDataset, webdataset, `batch_size=None`), state carried over from batch to batch; a sampler; a `shuffle`
     that is not known or that a caller turns on. Advice, unless the dataset is sorted by class or `shuffle=False`
     stands literally on the loader that backward is fed from.
 
     ## Fix safety
 
-    Unsafe: it changes the order of the data, though that is what is meant.
+    Unsafe: `shuffle=True` changes the order of the data, though that is what is meant. No fix where `shuffle` comes from
+    a variable or from options, where the dataset is not known to be read by index, where the same loader is evaluated too,
+    and where TL320 would report.
 
     ## Measured by `trainlint verify`
 
@@ -83,7 +87,7 @@ class TrainLoaderNotShuffled(Rule):
             if any(self._is_shuffled_otherwise(script, call, feed) for feed in feeds):
                 continue
             found = loading.datasets(script, call)
-            if any(loading.is_iterable_style(script, d) for d in found) or self._in_order(script, call, found, feeds):
+            if self._streams(script, call, found) or self._in_order(script, call, found, feeds):
                 continue
             by_class = bool(found) and all(_is_sorted(script, d) for d in found)
             if not by_class and not self._is_map_style(script, call, found):
@@ -91,7 +95,19 @@ class TrainLoaderNotShuffled(Rule):
             literal = _says_false(call)
             sorted_ = ": its dataset is sorted by class" if by_class else ""
             notes = tuple(Note(f.expr, "its batches are trained on here") for f in feeds[:1])
-            yield Hit(call, {"sorted": sorted_}, Level.WARNING if by_class or literal else None, notes)
+            level = Level.WARNING if by_class or literal else None
+            yield Hit(call, {"sorted": sorted_}, level, notes, rewrite=self._rewrite(script, call, found))
+
+    def _rewrite(self, script: Script, call: Call, found: list[Object]) -> Rewrite | None:
+        """None where the option is somebody else's choice, where the dataset may be a stream, or where the same batches
+        are evaluated too, in their order."""
+        if not _has_items(script, found) or any(feed.phase != "train" for feed in script.feeding.feeds(call)):
+            return None
+        place = loading.position("shuffle")
+        if new_codes(script, call, "shuffle", Const(True), ("TL320",)):
+            return None
+        absent = loading.option(script, call, "shuffle") is None
+        return rewrites.pass_option(call, "shuffle", "True", position=place, over=(False,), absent=absent, safe=False)
 
     def _is_shuffled_otherwise(self, script: Script, call: Call, feed: Feed) -> bool:
         """`if deterministic: loader = DataLoader(...)`, `else: loader = DataLoader(..., shuffle=True)`"""
@@ -105,14 +121,14 @@ class TrainLoaderNotShuffled(Rule):
 
     def _is_map_style(self, script: Script, call: Call, found: list[Object]) -> bool:
         """Known to have an order that shuffling would change, or said to be shuffled not."""
-        if _says_false(call):
+        return _says_false(call) or _has_items(script, found)
+
+    def _streams(self, script: Script, call: Call, found: list[Object]) -> bool:
+        """`batch_size=None`: the dataset makes the batches, and shuffles them if anybody does."""
+        given = call.argument(1, "batch_size")
+        if isinstance(given, Constant) and given.value is None:
             return True
-        for dataset in found:
-            if dataset.cls is not None and script.inference.method(dataset.cls, "__getitem__") is not None:
-                return True
-            if dataset.cls is None and dataset.name.startswith(("torchvision.datasets.", "torch.utils.data.")):
-                return True
-        return False
+        return any(loading.is_iterable_style(script, dataset) for dataset in found)
 
     def _in_order(self, script: Script, call: Call, found: list[Object], feeds: list[Feed]) -> bool:
         """Batches whose order means something."""
@@ -138,6 +154,16 @@ class TrainLoaderNotShuffled(Rule):
             if inside and any(not b.context.within(feed.frame) for b in bindings):
                 return True
         return False
+
+
+def _has_items(script: Script, found: list[Object]) -> bool:
+    """Whether a dataset is known to be read by index."""
+    for dataset in found:
+        if dataset.cls is not None and script.inference.method(dataset.cls, "__getitem__") is not None:
+            return True
+        if dataset.cls is None and dataset.name.startswith(("torchvision.datasets.", "torch.utils.data.")):
+            return True
+    return False
 
 
 def _says_false(call: Call) -> bool:

@@ -4,11 +4,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.rules.rule import Hit, Note, Rule
+from trainlint.rules import rewrites
+from trainlint.rules.rule import Hit, Note, Rewrite, Rule
 from trainlint.semantic import loading, reading
+from trainlint.semantic.facts import Call
+from trainlint.semantic.feeding import is_for_training
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
+
+_POSITION = 8  # of `drop_last` among the arguments of a DataLoader
 
 
 class EvalLoaderDropsSamples(Rule):
@@ -34,12 +39,13 @@ class EvalLoaderDropsSamples(Rule):
 
     ## When it is silent
 
-    Loaders that are trained on, also by other callers of the same function; a value that is not known or depends on the
-    split.
+    Loaders that are trained on, also by other callers of the same function, or that are named so; a value that is not
+    known or depends on the split.
 
     ## Fix safety
 
-    Unsafe: the last batch is smaller, and a mean over batches weighs it as much as the others.
+    Unsafe: `drop_last=True` goes; the last batch is then smaller, and a mean over batches weighs it as much as the
+    others. No fix where the value comes from a variable or from options.
 
     ## Measured by `trainlint verify`
 
@@ -62,11 +68,16 @@ class EvalLoaderDropsSamples(Rule):
         for call, _ in loading.loaders(script):
             if not loading.truthy(loading.option(script, call, "drop_last")):
                 continue
+            if is_for_training(call):
+                continue  # by another library than torch
             feeds = script.feeding.feeds(call)
             if any(f.phase == "train" for f in feeds):
                 feeds = []
             evaluated = [f for f in feeds if f.phase == "eval"]
             if evaluated:
-                yield Hit(call, {}, None, (Note(evaluated[0].expr, "evaluated here"),))
+                yield Hit(call, {}, None, (Note(evaluated[0].expr, "evaluated here"),), rewrite=self._rewrite(call))
             elif not feeds and reading.lightning_phase(script, call) == "eval":
-                yield Hit(call, {})
+                yield Hit(call, {}, rewrite=self._rewrite(call))
+
+    def _rewrite(self, call: Call) -> Rewrite | None:
+        return rewrites.drop_option(call, "drop_last", _POSITION, "False", safe=False)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
+from trainlint.rules import rewrites
 from trainlint.rules.rule import Hit, Rule
 from trainlint.semantic.facts import Call
 from trainlint.semantic.options import updated
@@ -41,7 +42,8 @@ class FindUnusedParameters(Rule):
 
     ## Fix safety
 
-    Unsafe: with parameters that are unused after all, the next step raises.
+    Unsafe: the argument goes; with parameters that are unused after all, the next step raises. No fix where the value
+    comes from a variable or from options.
 
     ## Measured by `trainlint verify`
 
@@ -69,10 +71,11 @@ class FindUnusedParameters(Rule):
                 continue
             module = call.argument(0, "module")
             if module is not None and all(uses_everything(script.inference, v) for v in each(script.value(module))):
-                yield Hit(call, {})
+                rewrite = rewrites.drop_option(call, "find_unused_parameters", None, "False", safe=False)
+                yield Hit(call, {}, rewrite=rewrite)
 
     def _flag(self, script: Script, call: Call) -> Value | None:
-        given = call.argument(6, "find_unused_parameters")
+        given = call.keyword("find_unused_parameters")
         if given is not None:
             return script.value(given)
         for keyword in call.keywords:

@@ -41,19 +41,19 @@ def around(script: Script, loop: For | While | Comprehension | None, call: Call)
 
 
 def _decorated(site: Site, written: str, missing: bool) -> Iterable[Change]:
-    from trainlint import rewriting, rewriting_blocks
+    from trainlint import importing, rewriting_blocks
 
     yield from rewriting_blocks.decorate(site, f"@{written}")
     if missing:
-        yield from rewriting.import_line(site.source, "torch")
+        yield from importing.import_line(site.source, "torch")
 
 
 def _with(site: Site, written: str, missing: bool, apart: Iterable[Change]) -> Iterable[Change]:
-    from trainlint import rewriting, rewriting_blocks
+    from trainlint import importing, rewriting_blocks
 
     yield from rewriting_blocks.put_in_with(site, _statement(site), written, apart)
     if missing:
-        yield from rewriting.import_line(site.source, "torch")
+        yield from importing.import_line(site.source, "torch")
 
 
 def _statement(site: Site) -> cst.For | cst.While | cst.SimpleStatementLine:

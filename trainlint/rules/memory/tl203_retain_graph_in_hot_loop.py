@@ -73,13 +73,16 @@ class RetainGraphInHotLoop(Rule):
                 continue
             if graphs.is_free_after(script, call):
                 notes = describe.notes(hot) if (hot := script.hot(call)) else ()
-                rewrite = rewrites.drop_arguments(["retain_graph"], safe=False)
+                rewrite = rewrites.drop_option(call, "retain_graph", self._position(script, call), "None", safe=False)
                 yield Hit(call, {"call": describe.text(call)}, notes=notes, rewrite=rewrite)
 
     def _keeps(self, script: Script, call: Call) -> bool:
         """`backward(gradient, retain_graph, create_graph)`; `create_graph=True` keeps the graph on purpose."""
-        position = 2 if script.is_method_of(call, "accelerator") or script.is_method_of(call, "fabric") else 1
+        position = self._position(script, call)
         kept = call.argument(position, "retain_graph")
         return (
             kept is not None and script.constant(kept) is True and call.argument(position + 1, "create_graph") is None
         )
+
+    def _position(self, script: Script, call: Call) -> int:
+        return 2 if script.is_method_of(call, "accelerator") or script.is_method_of(call, "fabric") else 1

@@ -7,7 +7,7 @@ from trainlint.findings import Claim, Level
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import known, walk
-from trainlint.semantic.facts import Call, Define, Evaluate, Import
+from trainlint.semantic.facts import Call, Define, Evaluate, Import, Statement
 
 if TYPE_CHECKING:
     from trainlint.rewriting import Change, Site
@@ -93,10 +93,10 @@ class NoGradAsStatement(Rule):
             meant.append(statement)
         if not meant:
             return None
-        return Rewrite(False, "Put what follows under `with`", lambda site: _with(site, len(meant)))
+        return Rewrite(False, "Put what follows under `with`", lambda site: _with(site, meant))
 
 
-def _with(site: Site, count: int) -> Iterable[Change]:
-    from trainlint import rewriting
+def _with(site: Site, meant: list[Statement]) -> Iterable[Change]:
+    from trainlint import blocks
 
-    return rewriting.put_under_with(site, count)
+    return blocks.put_under_with(site, meant)

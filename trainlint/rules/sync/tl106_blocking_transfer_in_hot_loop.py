@@ -77,11 +77,8 @@ class BlockingTransferInHotLoop(Rule):
             if hot is None or pinning.of_tensor(script, moved) != pinning.PINNED:
                 continue
             values = {"call": describe.text(call), "loop": describe.loop_name(hot.loop, hot)}
-            yield Hit(call, values, host_level(hot), describe.notes(hot), rewrite=self._rewrite(call))
+            yield Hit(call, values, host_level(hot), describe.notes(hot), rewrite=self._rewrite(script, call))
 
-    def _rewrite(self, call: Call) -> Rewrite | None:
-        """None where it may be passed by position or by `**options`."""
-        most = {"to": 1, "cuda": 1, "copy_": 1}[call.attr or ""]
-        if rewrites.spreads(call) or len(call.args) > most:
-            return None
-        return rewrites.pass_keyword("non_blocking", "True", safe=True)
+    def _rewrite(self, script: Script, call: Call) -> Rewrite | None:
+        position = transfers.non_blocking_position(script, call)
+        return rewrites.pass_option(call, "non_blocking", "True", position=position, over=(False,), safe=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from trainlint.findings import Level
 from trainlint.rules import describe, rewrites
 from trainlint.rules.rule import Hit, Note, Rule
-from trainlint.semantic import landing
+from trainlint.semantic import landing, transfers
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -59,10 +59,12 @@ class AsyncCopyToHostRace(Rule):
     message = "{call} is read by {read} before the copy is known to be done"
     why = "the host does not wait for the device, so it can read what lay in that memory before"
     help = "drop non_blocking=True, or call torch.cuda.synchronize() (or wait for an event) before the read"
-    triggers = ((b"non_blocking",),)
+    triggers = ((b"non_blocking",), (b".to(", b"cpu", b"True"), (b".copy_(", b"True"))
 
     def check(self, script: Script) -> Iterator[Hit]:
         for race in landing.races(script):
             notes = (Note(race.read, "read here"),)
             values = {"call": describe.text(race.copy), "read": describe.text(race.read)}
-            yield Hit(race.copy, values, notes=notes, rewrite=rewrites.drop_arguments(["non_blocking"], safe=True))
+            position = transfers.non_blocking_position(script, race.copy)
+            rewrite = rewrites.drop_option(race.copy, "non_blocking", position, "False", safe=True)
+            yield Hit(race.copy, values, notes=notes, rewrite=rewrite)
