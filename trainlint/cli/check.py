@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from trainlint.cli.failure import Failure, fault, note, warn
@@ -146,9 +147,8 @@ def _targets(paths: tuple[str, ...], options: dict[str, Any], configuration: Con
 
 def _run(targets: list[Target], options: dict[str, Any]) -> list[FileResult]:
     from trainlint.cli.progress import with_progress
-    from trainlint.engine import check_targets
 
-    results = list(with_progress(check_targets(targets), len(targets)))
+    results = list(with_progress(_checked(targets, options), len(targets)))
     for result in results:
         say_fault(result)
     if options["verbose"]:
@@ -156,6 +156,16 @@ def _run(targets: list[Target], options: dict[str, Any]) -> list[FileResult]:
 
         note(run_as_text(results))
     return results
+
+
+def _checked(targets: list[Target], options: dict[str, Any]) -> Iterable[FileResult]:
+    from trainlint.engine import check_targets
+
+    if options["no_cache"] or all(target.data is not None for target in targets):
+        return check_targets(targets)
+    from trainlint.cache import check_with_cache
+
+    return check_with_cache(targets, check_targets, note if options["verbose"] else None)
 
 
 def _profiled(targets: list[Target], options: dict[str, Any]) -> list[FileResult]:

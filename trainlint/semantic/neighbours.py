@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from trainlint.semantic.locating import Locator
 
@@ -35,6 +35,7 @@ class Neighbours:
         self._imported: dict[str, frozenset[str]] = {}
         self._families: dict[str, tuple[str, ...]] = {}
         self._programs: dict[str, tuple[str, ...]] = {}
+        self._connected: dict[str, frozenset[str]] | None = None
         self._attributes: frozenset[str] | None = None
         self._words: dict[str, frozenset[str]] | None = None
         self._spoken: dict[tuple[str, re.Pattern[bytes]], bool] = {}
@@ -151,6 +152,26 @@ class Neighbours:
             known = self._programs[path] = tuple(paths)
         return known
 
+    def connected(self, path: str) -> frozenset[str]:
+        """The file and all that imports lead to from it, in either direction and through any number of files: from no
+        other can anything flow into what is said of it."""
+        if self._connected is None:
+            self._connected = connected_files(self.locator.files(), self.raw_imports)
+        return self._connected.get(path) or frozenset((path,))
+
+    def raw_imports(self, path: str) -> Iterator[str]:
+        """As `imported`, also of files that have nothing to do with training themselves, and of notebooks."""
+        if path.endswith(".py") and self.bytes_of(path):
+            yield from self.imported(path)
+            return
+        data = self._read(path)
+        if path.endswith(".ipynb"):  # lines of code are strings there
+            data = data.replace(b'"', b"\n").replace(b"\\n", b"\n")
+        for module, names in import_lines(data):
+            for name in names or ("",):
+                dotted = module if not name else module + name if module.endswith(".") else f"{module}.{name}"
+                yield from self._targets(path, dotted)
+
     # ---------------------------------------------------------------------------------------------------- words
 
     def speaks(self, path: str, pattern: re.Pattern[bytes]) -> bool:
@@ -200,7 +221,8 @@ _WORD = re.compile(rb"[A-Za-z_]\w*")
 _DEFINED = re.compile(rb"\b(?:def|class)[ \t]+([A-Za-z_]\w*)")
 # `self.head = ...`, `head: Head = ...` in the body of a class, `add_module("head", ...)`
 _STORED = re.compile(
-    rb"""(?:\.|^[ \t]{1,8}|(?:add_module|register_module|setattr)\([^,"']*,?[ \t]*["'])([A-Za-z_]\w*)(?=["']|[ \t]*(?:=(?!=)|:[^=\n]*(?:=|\n)|,[^=\n]*=))""",
+    rb"""(?:\.|^[ \t]{1,8}|(?:add_module|register_module|setattr)\([^,"']*,?[ \t]*["'])([A-Za-z_]\w*)"""
+    rb"""(?=["']|[ \t]*(?:=(?!=)|:[^=\n]*(?:=|\n)|,[^=\n]*=))""",
     re.MULTILINE,
 )
 _ASKED = frozenset({b"train", b"eval", b"backward"})
@@ -222,6 +244,22 @@ def import_lines(data: bytes) -> Iterator[tuple[str, tuple[str, ...]]]:
         elif plain is not None:
             for module in _NAME.findall(plain):
                 yield module, ()
+
+
+def connected_files(paths: Iterable[str], imported: Callable[[str], Iterable[str]]) -> dict[str, frozenset[str]]:
+    """For each file the files that it hangs together with by imports."""
+    groups: dict[str, list[str]] = {}
+    for path in paths:
+        groups.setdefault(path, [path])
+        for target in imported(path):
+            one, other = groups[path], groups.setdefault(target, [target])
+            if one is not other:
+                small, large = (one, other) if len(one) < len(other) else (other, one)
+                large.extend(small)
+                for member in small:
+                    groups[member] = large
+    frozen: dict[int, frozenset[str]] = {}
+    return {path: frozen.setdefault(id(group), frozenset(group)) for path, group in groups.items()}
 
 
 def _relevant(path: str, data: bytes) -> bytes:

@@ -76,7 +76,9 @@ class SetEpochMissing(Rule):
 
     def check(self, script: Script) -> Iterator[Hit]:
         project = script.project
-        if not any(project.neighbours.speaks(path, _SAMPLER) for path in project.locator.files()):
+        if not any(
+            project.neighbours.speaks(path, _SAMPLER) for path in project.neighbours.connected(script.module.path)
+        ):
             return
         seen: set[int] = set()
         modules = script.feeding.modules(script.module)

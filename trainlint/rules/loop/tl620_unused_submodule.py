@@ -171,7 +171,7 @@ class UnusedSubmodule(Rule):
             return True  # a key of a state dict, a name for getattr; not prose
         word = re.compile(rb"\b" + re.escape(name.encode()) + rb"\b")
         project = script.project
-        others = (path for path in project.locator.files() if path != script.path)
+        others = sorted(project.neighbours.connected(script.module.path) - {script.module.path})
         return any(project.neighbours.speaks(path, word) for path in others)
 
     def _is_other(self, script: Script, access: Attribute, cls: Class) -> bool:
