@@ -228,7 +228,8 @@ def put_back(run_dir: str, project: list[str]) -> dict[str, list[Any]]:
         if not os.path.lexists(path):
             continue
         if not any(path.startswith(root.rstrip(os.sep) + os.sep) for root in roots):
-            elsewhere.append(path)
+            if not _remove_if_empty_folder(path) and os.path.dirname(path) not in created:
+                elsewhere.append(path)
             continue
         size = total_bytes(path)
         target = os.path.join(run_dir, "files", "left", path.lstrip("/\\").replace(":", ""))
@@ -239,6 +240,14 @@ def put_back(run_dir: str, project: list[str]) -> dict[str, list[Any]]:
         except OSError as error:
             elsewhere.append(f"{path} ({error})")
     return {"moved": moved, "elsewhere": elsewhere}
+
+
+def _remove_if_empty_folder(path: str) -> bool:
+    try:
+        os.rmdir(path)  # fails for anything else
+    except OSError:
+        return False
+    return True
 
 
 def read_journal(run_dir: str) -> list[list[str]]:

@@ -40,7 +40,7 @@ _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFF
 
 @dataclass(frozen=True)
 class Pass:
-    """What one launch is for. `instruments`: of syncs, memory, behaviours, breakdown; none means the timing pass."""
+    """What one launch is for. `instruments`: of syncs, memory, behaviours, breakdown, lines; none: the timing pass."""
 
     name: str
     instruments: tuple[str, ...] = ()
@@ -91,6 +91,7 @@ class Session:
         self.shim = False
         self.cancelled = threading.Event()  # ends the launches of other threads (the two arms of a pair)
         self._numbers = itertools.count(1)
+        self.lines: dict[str, list[int]] = {}  # path -> lines whose runs the instrument "lines" counts
 
     def close(self) -> None:
         if not self.options.keep_run_dir:
@@ -123,6 +124,7 @@ class Session:
         return {
             "protocol": 1,
             "run_dir": str(run_dir),
+            "session_dir": str(self.folder),
             "pass": run.name,
             "instruments": list(run.instruments),
             "project": list(options.project_roots()),
@@ -142,6 +144,7 @@ class Session:
             "writes": options.writes,
             "overlay": write_overlay(run.overlay, run_dir),
             **run.extra,
+            "lines": self.lines if "lines" in run.instruments else {},
         }
 
     def environment(self, config_path: Path, run_dir: Path) -> dict[str, str]:
@@ -152,7 +155,7 @@ class Session:
         inject = str(_HERE / "inject")
         env["PYTHONPATH"] = inject + (os.pathsep + env["PYTHONPATH"] if env.get("PYTHONPATH") else "")
         env["PYTHONUNBUFFERED"] = "1"
-        env.setdefault("PYTHONDONTWRITEBYTECODE", "1")
+        env["PYTHONDONTWRITEBYTECODE"] = "1"
         cache = Path(tempfile.gettempdir()) / f"torchinductor_{_user_name()}"
         env.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache if cache.is_dir() else self.folder / "inductor"))
         env["TMPDIR"] = str(run_dir / "tmp")  # what a killed process leaves behind goes with the run's folder
