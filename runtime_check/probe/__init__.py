@@ -47,9 +47,10 @@ def start(config_path: str) -> None:
     sys.dont_write_bytecode = True  # a .pyc of the user's is a file that was there
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_in_forked_child)
-    from _trainlint_probe import guards, imports, lifeline, script_end
+    from _trainlint_probe import guards, imports, lifeline, loggers, script_end
 
     guards.install(CONFIG)
+    loggers.install(CONFIG)
     lifeline.install(CONFIG)
     script_end.install()
     if CONFIG.get("overlay"):
