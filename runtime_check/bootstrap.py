@@ -1,8 +1,8 @@
 """Run a script with the probe where the interpreter is told to ignore its environment (`python -I`, `-E`, frozen
 builds).
 
-`python bootstrap.py train.py args...`, `-m module args...` or `-c code args...`: standard library only. `__main__` is the script's as far as `runpy` can make
-it so; prefer the injection by `sitecustomize`, which needs none of this.
+`python bootstrap.py train.py args...`, `-m module args...` or `-c code args...`: standard library only. `__main__` is
+the script's as far as `runpy` can make it so; prefer the injection by `sitecustomize`, which needs none of this.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from runtime_check.evidence import Answer, Evidence, Experiment, Verdict
 from runtime_check.findings import Finding
 from runtime_check.launch import Outcome
 
-
 NEED_CUDA = frozenset({"TL313"})
 
 

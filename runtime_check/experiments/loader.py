@@ -20,8 +20,13 @@ def loader_wait(finding: Finding, evidence: Evidence) -> Answer:
     delta = evidence.min_effect
     least, most = waits
     loader = _loader_at(finding, evidence)
-    seen = {"loader_wait_share": timing.wait_share, "least": least, "most": most, "step_ms": timing.median_ms}
-    seen["loader"] = loader
+    seen = {
+        "loader_wait_share": timing.wait_share,
+        "least": least,
+        "most": most,
+        "step_ms": timing.median_ms,
+        "loader": loader,
+    }
     workers = f" (num_workers={loader['workers']})" if loader else ""
     if most < delta / 2:
         text = f"the step waits {most:.1%} of its time for data{workers}: nothing to gain"

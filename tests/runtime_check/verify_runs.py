@@ -33,7 +33,9 @@ class Launcher:
         cwd.mkdir(exist_ok=True)
         return replace(BASE, **{"script": str(path), **changes, "cwd": cwd})
 
-    def __call__(self, script: str, *instruments: str, until_eval: bool = False, lines: Any = None, **changes: Any) -> Outcome:
+    def __call__(
+        self, script: str, *instruments: str, until_eval: bool = False, lines: Any = None, **changes: Any
+    ) -> Outcome:
         key = (script, instruments, until_eval, tuple(sorted(changes.items())))
         if key not in self._kept:
             stand_in = changes.get("shim") == "on"
