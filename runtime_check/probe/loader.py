@@ -173,9 +173,10 @@ def _watch(torch: Any, iterator_class: Any, config: dict[str, Any]) -> None:
             facts.wait_ns += waited
         samples, tokens = batch_size(batch, tensor)
         facts.samples += samples
-        if facts.role == "eval":
+        if purpose == "eval":
             CLOCK.flag("eval")
-            CLOCK.add("eval_batches", 1)
+            if CLOCK.measuring:  # as what happens in them is counted
+                CLOCK.add("eval_batches", 1)
         else:
             CLOCK.add_batch(waited, samples, tokens)
         CLOCK.batch_taken()

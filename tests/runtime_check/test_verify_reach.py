@@ -72,6 +72,37 @@ def test_lines_are_counted_by_step(evidence: Evidence) -> None:
     found = reach(EVERY_STEP, evidence)
     assert found is not None
     assert found.runs >= 11
+    assert (found.steps_around, found.in_loop) == (8, True)
+
+
+@pytest.mark.torch
+def test_an_evaluation_of_a_single_batch_counts(launch: Any) -> None:
+    script = SCRIPTS / "one_eval_batch.py"
+    rows = [n for n, line in enumerate(script.read_text().splitlines(), 1) if ".item()" in line]
+    found = [Finding("TL101", "", str(script), script.name, row, row, "sync") for row in rows]
+    outcome = launch("one_eval_batch.py", "syncs", "lines", until_eval=True, lines=rows_to_watch(found))
+    evidence = Evidence(min_effect=0.03, cuda=False, observed=outcome)
+    with_mode, without_mode = (answer(one, evidence) for one in found)
+    assert with_mode.verdict is Verdict.CONFIRMED
+    assert "on 1 of 2 evaluation batches" in with_mode.why
+    assert without_mode.verdict is not Verdict.REFUTED  # nothing told it from training while it ran
+
+
+def observed(rows: dict[int, tuple[int, int]]) -> Evidence:
+    lines = [[str(SCRIPT), row, runs, steps] for row, (runs, steps) in rows.items()]
+    result = {"lines": lines, "boundaries_ns": list(range(12)), "warmup": 1}
+    return Evidence(min_effect=0.03, cuda=False, observed=Outcome(Pass("observe"), [result], 0, "script", 1.0, ""))
+
+
+def test_a_loop_that_is_not_the_one_over_steps_refutes_nothing() -> None:
+    """An evaluation that was not known for one: its line ran on one step of ten, with each turn of its own loop."""
+    refuted = Answer(Verdict.REFUTED, "on 1 of 10 steps", evidence={"eval_batches_seen": 0})
+    rare = observed({UNREACHED.row: (3, 1)})
+    given = judged_by_reach(UNREACHED, refuted, "syncs", rare)
+    assert given.verdict is Verdict.INCONCLUSIVE
+    assert "ran on 1 of 10 steps: it is not the one over steps" in given.why
+    each_step = observed({GUARDED.row: (1, 1), EVERY_STEP.row: (12, 10)})
+    assert judged_by_reach(GUARDED, refuted, "syncs", each_step) is refuted
 
 
 def test_nothing_is_taken_back_where_lines_are_not_known() -> None:
