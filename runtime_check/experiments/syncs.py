@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from runtime_check.evidence import Answer, Evidence, Experiment, Verdict, no_steps
 from runtime_check.findings import Finding
 from runtime_check.measures import sums
