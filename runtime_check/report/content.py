@@ -163,6 +163,8 @@ def utilisation(report: Report) -> list[str]:
         parts.append(f"CPU {used.cpu:.0%} of {report.host['cpus']} cores")
     if used.memory_used is not None and used.memory_total:
         parts.append(f"memory {bytes_text(used.memory_used)} of {bytes_text(used.memory_total)}")
+    if used.disk_read_bytes_per_s is not None:
+        parts.append(f"disk reads {bytes_text(used.disk_read_bytes_per_s)}/s")
     if used.gpu is not None:
         parts.append(f"GPU {used.gpu:.0%}")
     return [f"machine while timing: {', '.join(parts)}"] if parts else []
