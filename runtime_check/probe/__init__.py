@@ -47,10 +47,11 @@ def start(config_path: str) -> None:
     sys.dont_write_bytecode = True  # a .pyc of the user's is a file that was there
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_in_forked_child)
-    from _trainlint_probe import guards, imports, lifeline, loggers, script_end
+    from _trainlint_probe import guards, imports, lifeline, loggers, script_end, writers
 
     guards.install(CONFIG)
     loggers.install(CONFIG)
+    writers.install(CONFIG)
     lifeline.install(CONFIG)
     script_end.install()
     if CONFIG.get("overlay"):

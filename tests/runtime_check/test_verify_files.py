@@ -93,6 +93,45 @@ def test_caches_may_grow_and_keep_what_they_had(launch: Any, tmp_path: Path) -> 
     assert outcome.left["elsewhere"] == [str(new)]
 
 
+WRITES_IN_CPP = """
+import torch, sys
+torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), "model.pt")
+print(torch.jit.load("model.pt")(torch.zeros(1, 2)).shape)
+import safetensors
+safetensors.serialize_file({}, "model.safetensors")
+print(safetensors.safe_open("model.safetensors", framework="pt"))
+"""
+SAFETENSORS = """
+import posix
+def serialize_file(tensors, filename, metadata=None):
+    # As C++ or Rust would, out of Python's sight: by another program.
+    posix.posix_spawn("/bin/sh", ["sh", "-c", f"echo new > '{filename}'"], {})
+    posix.wait()
+def safe_open(filename, framework):
+    return "new" if "new" in open(filename).read() else "old"
+"""
+
+
+def test_writers_that_bypass_python_are_redirected_where_they_are_known(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "safetensors.py").write_text(SAFETENSORS)
+    (project / "script.py").write_text(WRITES_IN_CPP)
+    for name in ("model.pt", "model.safetensors"):
+        (project / name).write_text("of the last real run")
+    before = tree(project)
+    path = (("PYTHONPATH", f"{ROOT}/runtime_check/inject:{tmp_path}/packages"),)
+    session = Session(replace(BASE, script="script.py", cwd=project, environment=path))
+    try:
+        outcome = session.launch(Pass("test"))
+    finally:
+        session.close()
+    assert outcome.probe_errors == []
+    assert outcome.log_tail.splitlines()[-2:] == ["torch.Size([1, 2])", "new"]
+    assert tree(project) == before
+
+
 TENSORBOARD = """
 import os
 class EventFileWriter:
