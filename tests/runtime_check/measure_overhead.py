@@ -118,24 +118,22 @@ def one_process(name: str, rounds: int) -> dict[str, float]:
     for on in (True, False) * 6:
         switch(on)
         step()
-    wall, cpu, off_ns = [], [], []
-    for turn in range(rounds):
+    ratios: dict[str, list[float]] = {"wall": [], "cpu": [], "null_wall": [], "null_cpu": []}
+    off_ns = []
+    for turn in range(2 * rounds):  # every other round compares off with off: what the machine alone does
+        real = turn % 2 == 0
         sums = {True: [0, 0], False: [0, 0]}
-        for on in (False, True, True, False) if turn % 2 == 0 else (True, False, False, True):
-            switch(on)
+        for arm in (False, True, True, False) if turn % 4 < 2 else (True, False, False, True):
+            switch(arm and real)
             spent = step()
-            sums[on][0] += spent[0]
-            sums[on][1] += spent[1]
-        wall.append(math.log(sums[True][0] / sums[False][0]))
-        cpu.append(math.log(sums[True][1] / sums[False][1]))
+            sums[arm][0] += spent[0]
+            sums[arm][1] += spent[1]
+        for clock_name, at in (("wall", 0), ("cpu", 1)):
+            ratios[clock_name if real else f"null_{clock_name}"].append(math.log(sums[True][at] / sums[False][at]))
         off_ns.append(sums[False][1] / 2)
     hooks = cost_of_hooks(torch, clock, loader, optimizer)
-    return {
-        "wall": statistics.median(wall),
-        "cpu": statistics.median(cpu),
-        "step_ns": statistics.median(off_ns),
-        "hooks_ns": hooks,
-    }
+    middles = {name: statistics.median(values) for name, values in ratios.items()}
+    return {**middles, "step_ns": statistics.median(off_ns), "hooks_ns": hooks}
 
 
 def cost_of_hooks(torch: Any, clock: Any, loader: Any, optimizer: Any, times: int = 20_000) -> float:
@@ -174,12 +172,14 @@ def main(name: str, processes: int, rounds: int) -> None:
     step = statistics.median(entry["step_ns"] for entry in found)
     hooks = statistics.median(entry["hooks_ns"] for entry in found)
     print(f"{name}: step {step / 1e6:.2f} ms on the CPU, hooks {hooks:.0f} ns a step: {hooks / step:.4%} of it")
-    for clock in ("wall", "cpu"):
+    for clock in ("wall", "null_wall", "cpu", "null_cpu"):
         values = [entry[clock] for entry in found]
         middle = statistics.fmean(values)
         half = T95[len(values) - 2] * statistics.stdev(values) / math.sqrt(len(values))
         low, high = (100 * math.expm1(middle - half), 100 * math.expm1(middle + half))
-        print(f"{name}: on against off, {clock}: {100 * math.expm1(middle):+.2f} % [{low:+.2f}, {high:+.2f}]")
+        what = "off against off" if clock.startswith("null") else "on against off"
+        unit = clock.removeprefix("null_")
+        print(f"{name}: {what}, {unit}: {100 * math.expm1(middle):+.2f} % [{low:+.2f}, {high:+.2f}]")
 
 
 if __name__ == "__main__":

@@ -48,10 +48,11 @@ def tree(folder: Path) -> dict[str, Any]:
 
 
 def plain_output(folder: Path, script: str = "housekeeper.py", **more: str) -> str:
-    """What the script prints without verify."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
+    """What the script prints without verify, errors and warnings included."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **more}
     command = [sys.executable, str(SCRIPTS / script)]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.run(command, cwd=folder, env=environment, **both, text=True, check=True).stdout
 
 
 def test_the_script_goes_on_and_the_tree_is_as_before(launch: Any, tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def is_keeper_of(process: Path, folder: Path) -> bool:
 
 
 def test_a_deadline_gives_what_was_measured_until_then(launch: Any) -> None:
-    outcome = launch("slow_loader.py", steps=100000, deadline_s=9.0)
+    outcome = launch("slow_loader.py", steps=100000, deadline_s=15.0)
     (result,) = outcome.results
     assert result["why"] == "deadline"
     assert result["boundaries_ns"]
