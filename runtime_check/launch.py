@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import shutil
 import socket
@@ -36,6 +37,9 @@ _LOGGERS_OFF = {
     "DISABLE_TELEMETRY": "1",
 }
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "WANDB_MODE": "offline"}
+
+
+FEW_STEPS_S = 90.0  # for a pass of one step: a script that fails there may stay, held by a thread of its own
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ class Session:
         run_dir.mkdir()
         (run_dir / "files").mkdir()
         (run_dir / "tmp").mkdir()
-        deadline = max(1.0, min(self.options.deadline_s, self.left_s()))
+        deadline = max(1.0, min(self.options.deadline_s, self.left_s(), FEW_STEPS_S if run.few_steps else math.inf))
         try:
             with _lifeline(run_dir) as address:
                 config = self._config(run, run_dir, address, deadline)
