@@ -85,7 +85,8 @@ def _bottleneck(evidence: Evidence, utilisation: Utilisation | None, ran_out: bo
         because = f"the GPU is busy {gpu:.0%} of the time while the host waits for it {syncs:.1f} times a step"
         return "sync-bound", because, "take the synchronising lines below out of the step"
     shares = evidence.shares or {}
-    largest = max(shares, key=lambda name: shares[name]) if shares else "the step"
+    rest = [name for name in shares if name != "loader"]  # its share was said already, from both launches
+    largest = max(rest, key=lambda name: shares[name]) if rest else "the step"
     because = f"waiting for data takes {span(*waits)} of the step"
     if shares:
         because += f"; {_PHASE_NAMES.get(largest, largest)} takes {shares[largest]:.0%}"
