@@ -13,6 +13,7 @@ from runtime_check.evidence import Evidence
 from runtime_check.experiments.memory import growth_per_step
 from runtime_check.machine import Utilisation
 from runtime_check.measures import bytes_text, steps_seen
+from runtime_check.statistics import span
 
 INPUT_BOUND = 0.15  # share of the step spent waiting for data from which on data is the bottleneck
 NEARLY_FULL = 0.9  # of the device's memory
@@ -68,15 +69,15 @@ def diagnose(evidence: Evidence, utilisation: Utilisation | None, ran_out_of_mem
 def _bottleneck(evidence: Evidence, utilisation: Utilisation | None, ran_out: bool) -> tuple[str, str, str]:
     if ran_out:
         return "memory-bound", "the run ran out of memory", "free memory first: see what held it"
-    timing = evidence.timing
-    if timing is None:
+    timing, waits = evidence.timing, evidence.wait_shares
+    if timing is None or waits is None:
         return "unknown", "no step was timed", "make the script reach a few steps"
     full = _device_memory(evidence)
     if full is not None and full >= NEARLY_FULL:
         because = f"the peak takes {full:.0%} of the device's memory"
         return "memory-bound", because, "activation checkpointing or autocast; then a larger batch"
-    if timing.wait_share >= INPUT_BOUND:
-        because = f"the step waits {timing.wait_share:.0%} of its time for data"
+    if waits[0] >= INPUT_BOUND:  # in each launch that looked at it
+        because = f"the step waits {span(*waits)} of its time for data"
         return "input-bound", because, _loader_advice(evidence)
     syncs = _syncs_per_step(evidence)
     gpu = utilisation.gpu if utilisation is not None else None
@@ -84,8 +85,9 @@ def _bottleneck(evidence: Evidence, utilisation: Utilisation | None, ran_out: bo
         because = f"the GPU is busy {gpu:.0%} of the time while the host waits for it {syncs:.1f} times a step"
         return "sync-bound", because, "take the synchronising lines below out of the step"
     shares = evidence.shares or {}
-    largest = max(shares, key=lambda name: shares[name]) if shares else "the step"
-    because = f"waiting for data takes {timing.wait_share:.1%} of the step"
+    rest = [name for name in shares if name != "loader"]  # its share was said already, from both launches
+    largest = max(rest, key=lambda name: shares[name]) if rest else "the step"
+    because = f"waiting for data takes {span(*waits)} of the step"
     if shares:
         because += f"; {_PHASE_NAMES.get(largest, largest)} takes {shares[largest]:.0%}"
     return "compute-bound", because, _compute_advice(largest, evidence, gpu)

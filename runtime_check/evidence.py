@@ -66,6 +66,20 @@ class Evidence:
         return breakdown(result) if result is not None else None
 
     @property
+    def wait_shares(self) -> tuple[float, float] | None:
+        """Least and largest share of the step that a pass spent waiting for data.
+
+        Two launches look at it. A stall of the machine falls into one of them, a slow loader shows in both.
+        """
+        timing = self.timing
+        if timing is None:
+            return None
+        shares = [timing.wait_share]
+        if self.shares is not None:
+            shares.append(self.shares["loader"])
+        return min(shares), max(shares)
+
+    @property
     def observed_steps(self) -> int:
         return max((steps_seen(result) for result in self.ranks(self.observed)), default=0)
 

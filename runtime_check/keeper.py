@@ -224,11 +224,12 @@ def put_back(run_dir: str, project: list[str]) -> dict[str, list[Any]]:
     roots = [os.path.realpath(root) for root in project]
     moved: list[Any] = []
     elsewhere: list[Any] = []
+    outside: list[str] = []
     for path in sorted(created):
         if not os.path.lexists(path):
             continue
         if not any(path.startswith(root.rstrip(os.sep) + os.sep) for root in roots):
-            elsewhere.append(path)
+            outside.append(path)
             continue
         size = total_bytes(path)
         target = os.path.join(run_dir, "files", "left", path.lstrip("/\\").replace(":", ""))
@@ -238,7 +239,17 @@ def put_back(run_dir: str, project: list[str]) -> dict[str, list[Any]]:
             moved.append([path, size])
         except OSError as error:
             elsewhere.append(f"{path} ({error})")
+    kept = [path for path in reversed(outside) if not _remove_if_empty_folder(path)]  # what is inside comes first
+    elsewhere += sorted(path for path in kept if os.path.dirname(path) not in created)
     return {"moved": moved, "elsewhere": elsewhere}
+
+
+def _remove_if_empty_folder(path: str) -> bool:
+    try:
+        os.rmdir(path)  # fails for anything else
+    except OSError:
+        return False
+    return True
 
 
 def read_journal(run_dir: str) -> list[list[str]]:

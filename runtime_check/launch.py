@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import shutil
 import socket
@@ -38,9 +39,12 @@ _LOGGERS_OFF = {
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "WANDB_MODE": "offline"}
 
 
+FEW_STEPS_S = 90.0  # for a pass of one step: a script that fails there may stay, held by a thread of its own
+
+
 @dataclass(frozen=True)
 class Pass:
-    """What one launch is for. `instruments`: of syncs, memory, behaviours, breakdown; none means the timing pass."""
+    """What one launch is for. `instruments`: of syncs, memory, behaviours, breakdown, lines; none: the timing pass."""
 
     name: str
     instruments: tuple[str, ...] = ()
@@ -91,6 +95,7 @@ class Session:
         self.shim = False
         self.cancelled = threading.Event()  # ends the launches of other threads (the two arms of a pair)
         self._numbers = itertools.count(1)
+        self.lines: dict[str, list[int]] = {}  # path -> lines whose runs the instrument "lines" counts
 
     def close(self) -> None:
         if not self.options.keep_run_dir:
@@ -106,7 +111,7 @@ class Session:
         run_dir.mkdir()
         (run_dir / "files").mkdir()
         (run_dir / "tmp").mkdir()
-        deadline = max(1.0, min(self.options.deadline_s, self.left_s()))
+        deadline = max(1.0, min(self.options.deadline_s, self.left_s(), FEW_STEPS_S if run.few_steps else math.inf))
         try:
             with _lifeline(run_dir) as address:
                 config = self._config(run, run_dir, address, deadline)
@@ -123,6 +128,7 @@ class Session:
         return {
             "protocol": 1,
             "run_dir": str(run_dir),
+            "session_dir": str(self.folder),
             "pass": run.name,
             "instruments": list(run.instruments),
             "project": list(options.project_roots()),
@@ -142,6 +148,7 @@ class Session:
             "writes": options.writes,
             "overlay": write_overlay(run.overlay, run_dir),
             **run.extra,
+            "lines": self.lines if "lines" in run.instruments else {},
         }
 
     def environment(self, config_path: Path, run_dir: Path) -> dict[str, str]:
@@ -152,7 +159,7 @@ class Session:
         inject = str(_HERE / "inject")
         env["PYTHONPATH"] = inject + (os.pathsep + env["PYTHONPATH"] if env.get("PYTHONPATH") else "")
         env["PYTHONUNBUFFERED"] = "1"
-        env.setdefault("PYTHONDONTWRITEBYTECODE", "1")
+        env["PYTHONDONTWRITEBYTECODE"] = "1"
         cache = Path(tempfile.gettempdir()) / f"torchinductor_{_user_name()}"
         env.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache if cache.is_dir() else self.folder / "inductor"))
         env["TMPDIR"] = str(run_dir / "tmp")  # what a killed process leaves behind goes with the run's folder

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from runtime_check.card import shared_card
 from runtime_check.launch import Outcome
 from runtime_check.measures import bytes_text, steps_done
-from runtime_check.options import Options
+from runtime_check.options import Options, ignoring_flag
 
 LAST_LINES = 12
 
@@ -96,10 +97,27 @@ def hooks_not_seen(options: Options, outcome: Outcome) -> str:
             f"{options.name()} ran with trainlint's hooks, but never imported torch in a process that they reach "
             "(a container or ssh launcher?). Run verify inside it."
         )
-    return (
-        "no process of the command loaded trainlint's hooks (python -I/-E/-S, a frozen app, or a container/ssh "
-        "launcher?). Run verify inside it, or use `--bootstrap`."
-    )
+    return f"no process of the command loaded trainlint's hooks{_kept_out_by(options)}{_last_words(outcome)}"
+
+
+def _kept_out_by(options: Options) -> str:
+    flag = ignoring_flag(options.command_line())
+    if flag is None or options.bootstrap:
+        others = "" if options.bootstrap else ", or use `--bootstrap`"
+        return f" (python -I/-E/-S, a frozen app, or a container/ssh launcher?). Run verify inside it{others}."
+    why = {
+        "-I": "`python -I` ignores PYTHONPATH, by which they come",
+        "-E": "`python -E` ignores PYTHONPATH, by which they come",
+        "-S": "`python -S` runs no sitecustomize, which they are, and has no site-packages",
+    }[flag]
+    return f": {why}. Leave {flag} out, or add `--bootstrap`."
+
+
+def _last_words(outcome: Outcome) -> str:
+    """Of a script that failed: its error says more than that the hooks are missing."""
+    if not outcome.exit_code or not outcome.log_tail.strip():
+        return ""
+    return f"\n  It ended with code {outcome.exit_code}. Its last lines:\n{last_lines(outcome.log_tail)}"
 
 
 def no_step_in_time(options: Options, outcome: Outcome) -> str:
@@ -153,10 +171,11 @@ def every_step_skipped(result: dict[str, Any]) -> str | None:
     return None
 
 
-def busy_machine(load: float, cpus: int) -> str | None:
+def busy_machine(load: float, cpus: int, threads: int | None = None) -> str | None:
     if load <= cpus:
         return None
-    return f"load {load:.1f} on {cpus} cores: step times spread; use --threads 1 or a quiet machine."
+    advice = "use a quiet machine" if threads == 1 else "use --threads 1 or a quiet machine"
+    return f"load {load:.1f} on {cpus} cores: step times spread; {advice}."
 
 
 def out_of_memory(error: dict[str, Any], cuda: bool) -> list[str]:
@@ -164,6 +183,9 @@ def out_of_memory(error: dict[str, Any], cuda: bool) -> list[str]:
     file, line = error["site"][0], error["site"][1]
     first = (str(error["message"]).splitlines() or [""])[0]
     lines = [f"the script runs out of memory as it is, at {file}:{line}: {first[:200]}"]
+    shared = shared_card(str(error["message"]))
+    if shared is not None:
+        lines += [shared, "remedy: end those processes, or take another card (--device cuda:N)"]
     memory = error.get("memory")
     if not memory:
         return lines

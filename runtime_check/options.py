@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from dataclasses import dataclass, field
@@ -45,14 +46,12 @@ class Options:
     def command_line(self) -> list[str]:
         """The user's command, exactly: no wrapper, no edit."""
         if self.command is not None:
-            return shlex.split(self.command)
+            words = shlex.split(self.command)
+            return with_runner(words) if self.bootstrap else words
         assert self.script is not None
-        if self.bootstrap:
-            runner = [self.python, str(Path(__file__).with_name("bootstrap.py"))]
-            return [*runner, self.script, *self.arguments]
-        if self.launcher:
-            return [*self._launcher(self.launcher), self.script, *self.arguments]
-        return [self.python, self.script, *self.arguments]
+        runner = [RUNNER] if self.bootstrap else []
+        start = self._launcher(self.launcher) if self.launcher else [self.python]
+        return [*start, *runner, self.script, *self.arguments]
 
     def _launcher(self, launcher: str) -> list[str]:
         """A launcher of the environment whose Python was named: `torchrun` lies beside it."""
@@ -91,4 +90,37 @@ class Options:
         return tuple(str(root).rstrip("/") + "/" for root in kept)
 
 
+def after_interpreter(words: list[str]) -> int | None:
+    """Where the options of the first Python in a command begin. None: the command names none."""
+    return next((at + 1 for at, word in enumerate(words) if _INTERPRETER.fullmatch(Path(word).name)), None)
+
+
+def ignoring_flag(words: list[str]) -> str | None:
+    """The option of the interpreter that keeps `sitecustomize` out: -I and -E ignore PYTHONPATH, -S runs none."""
+    at = after_interpreter(words)
+    for word in words[at:] if at is not None else ():
+        if not word.startswith("-") or word.startswith("--") or word[1:2] in ("m", "c", "W", "X"):
+            return None
+        for letter in "IES":
+            if letter in word:
+                return "-" + letter
+    return None
+
+
+def with_runner(words: list[str]) -> list[str]:
+    """The same command with the runner between the interpreter with its options and the script."""
+    at = after_interpreter(words)
+    if at is None:
+        return words
+    while at < len(words) and words[at].startswith("-"):
+        word = words[at]
+        if not word.startswith("--") and word[-1:] in ("m", "c"):  # -m, -c, and -um for -u -m
+            own = [word[:-1]] if len(word) > 2 else []
+            return [*words[:at], *own, RUNNER, "-" + word[-1], *words[at + 1 :]]
+        at += 2 if word in ("-W", "-X") else 1
+    return [*words[:at], RUNNER, *words[at:]]
+
+
+RUNNER = str(Path(__file__).with_name("bootstrap.py"))
+_INTERPRETER = re.compile(r"(python|pypy)[0-9.]*(\.exe)?")
 _PROJECT_MARKS = ("pyproject.toml", "trainlint.toml", "setup.py", ".git")

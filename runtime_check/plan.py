@@ -8,7 +8,7 @@ from runtime_check.claims import EXPERIMENTS
 from runtime_check.findings import Finding
 from runtime_check.launch import Pass
 
-OBSERVE = Pass("observe", ("syncs", "behaviours"), until_eval=True)
+OBSERVE = Pass("observe", ("syncs", "behaviours", "lines"), until_eval=True)
 MEMORY = Pass("memory", ("memory",), until_eval=True)
 BREAKDOWN = Pass("breakdown", ("breakdown",), until_eval=True)
 TIMING = Pass("timing")

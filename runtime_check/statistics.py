@@ -61,3 +61,10 @@ def slope(values: Sequence[float]) -> Slope | None:
 
 def share(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
+
+
+def span(least: float, most: float) -> str:
+    """Two shares as one text: `7% to 12%`, or `8%` where they look the same."""
+    digits = 0 if least >= 0.1 else 1
+    low, high = f"{least:.{digits}%}", f"{most:.{digits}%}"
+    return low if low == high else f"{low} to {high}"

@@ -22,6 +22,7 @@ from runtime_check.machine import Sampler, Utilisation
 from runtime_check.measures import steps_seen
 from runtime_check.options import Options
 from runtime_check.plan import Plan, make_plan
+from runtime_check.reach import judged_by_reach, rows_to_watch
 
 MIN_EFFECT_CPU = 0.03
 MIN_EFFECT_GPU = 0.02
@@ -68,6 +69,7 @@ def verify(
     plan = make_plan(findings or [])
     progress = _Progress(show) if show is not None else _Progress()
     session = Session(options)
+    session.lines = rows_to_watch(plan.answered)
     try:
         return _Run(options, plan, session, progress, fail_on_confirmed).report()
     finally:
@@ -126,10 +128,12 @@ class _Run:
         return outcome
 
     def _adapt_to_short_script(self, outcome: Outcome) -> bool:
-        """A script that ends within the warm-up is measured with less of it, rather than not at all."""
+        """A script that ends within the warm-up, or soon after it, is measured with less of it."""
         result = outcome.results[0]
         boundaries = len(result["boundaries_ns"])
-        if result["why"] != "script_ended" or steps_seen(result) > 0 or boundaries < 3:
+        if result["why"] != "script_ended" or steps_seen(result) * 4 >= self.options.steps or boundaries < 3:
+            return False
+        if self.options.warmup == 1:
             return False
         self.short = messages.fewer_steps(self.options, outcome)
         self.options = replace(self.options, warmup=1, steps=boundaries - 2)
@@ -153,7 +157,10 @@ class _Run:
         )
 
     def _answers(self, evidence: Evidence) -> tuple[tuple[Finding, Answer], ...]:
-        answered = [(finding, EXPERIMENTS[CLAIMS[finding.code]](finding, evidence)) for finding in self.plan.answered]
+        answered = []
+        for finding in self.plan.answered:
+            name = CLAIMS[finding.code]
+            answered.append((finding, judged_by_reach(finding, EXPERIMENTS[name](finding, evidence), name, evidence)))
         reasons = [(finding, Answer(Verdict.NOT_RUN, reason_not_run(finding.code))) for finding in self.plan.not_run]
         return tuple(sorted(answered + reasons, key=lambda pair: (pair[0].path, pair[0].row, pair[0].code)))
 
@@ -234,7 +241,7 @@ class _Run:
         if len(self.outcomes) < len(self.plan.passes) and self.by_name:
             found.append("the time was up before all passes had run (--timeout).")
         try:
-            found.append(messages.busy_machine(os.getloadavg()[0], machine.usable_cpus()))
+            found.append(messages.busy_machine(os.getloadavg()[0], machine.usable_cpus(), self.options.threads))
         except (OSError, AttributeError):
             pass
         return list(dict.fromkeys(text for text in found if text))

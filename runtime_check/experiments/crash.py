@@ -8,11 +8,15 @@ from runtime_check.evidence import Answer, Evidence, Experiment, Verdict
 from runtime_check.findings import Finding
 from runtime_check.launch import Outcome
 
+NEED_CUDA = frozenset({"TL313"})
+
 
 def crash(finding: Finding, evidence: Evidence) -> Answer:
     error = _error_at(finding, evidence.failed)
     if error is not None:
         return Answer(Verdict.CONFIRMED, f"the script ended on this line: {_first_line(error)}", "crash", error)
+    if finding.code in NEED_CUDA and not evidence.cuda:
+        return Answer(Verdict.NOT_RUN, "needs a CUDA device: without one the call does nothing that could fail")
     if evidence.failed is not None:
         return Answer(Verdict.INCONCLUSIVE, "the script ended before this line could be judged", "crash")
     steps = evidence.observed_steps
@@ -27,6 +31,10 @@ def spawn(finding: Finding, evidence: Evidence) -> Answer:
     if outcome is None:
         return Answer(Verdict.NOT_RUN, "the script was not tried under the start method spawn")
     if outcome.stepped:
+        missed = _workers_not_started(finding, outcome)
+        if missed:
+            why = f"under the start method spawn it made a step, without the workers of the loader at line {missed}"
+            return Answer(Verdict.INCONCLUSIVE, why, "crash")
         return Answer(Verdict.REFUTED, "the script made its steps under the start method spawn", "crash")
     tail = _last_error(outcome)
     if tail:
@@ -37,6 +45,15 @@ def spawn(finding: Finding, evidence: Evidence) -> Answer:
             {"log": outcome.log_tail[-1500:]},
         )
     return Answer(Verdict.INCONCLUSIVE, "under the start method spawn it made no step in time", "crash")
+
+
+def _workers_not_started(finding: Finding, outcome: Outcome) -> int | None:
+    """Line of a loader with workers that no batch was taken from: the finding's own, or else any."""
+    loaders = [loader for result in outcome.results for loader in result.get("loaders", ()) if loader["workers"]]
+    own = [loader for loader in loaders if finding.covers(loader["site"][0], loader["site"][1])]
+    if own:
+        return None if any(loader["batches"] for loader in own) else int(own[0]["site"][1])
+    return next((int(loader["site"][1]) for loader in loaders if not loader["batches"]), None)
 
 
 def _error_at(finding: Finding, outcome: Outcome | None) -> dict[str, Any] | None:

@@ -6,27 +6,45 @@ from typing import Any
 
 from runtime_check.evidence import Answer, Evidence, Experiment, Verdict, no_steps
 from runtime_check.findings import Finding
-from runtime_check.statistics import median, share
+from runtime_check.statistics import median, share, span
 
 
 def loader_wait(finding: Finding, evidence: Evidence) -> Answer:
     """The wait bounds what a faster loader can save, roughly: moving the work out also speeds up the rest."""
-    timing = evidence.timing
-    if timing is None:
+    timing, waits = evidence.timing, evidence.wait_shares
+    if timing is None or waits is None:
         return no_steps("step times")
+    loaders = _loaders_at(finding, evidence)
+    if loaders and all(loader["role"] != "train" for loader in loaders):
+        return _not_for_training(loaders[0])
     delta = evidence.min_effect
-    wait = timing.wait_share
+    least, most = waits
     loader = _loader_at(finding, evidence)
-    seen = {"loader_wait_share": wait, "step_ms": timing.median_ms, "loader": loader}
+    seen = {
+        "loader_wait_share": timing.wait_share,
+        "least": least,
+        "most": most,
+        "step_ms": timing.median_ms,
+        "loader": loader,
+    }
     workers = f" (num_workers={loader['workers']})" if loader else ""
-    if wait < delta / 2:
-        text = f"the step waits {wait:.1%} of its time for data{workers}: nothing to gain"
+    if most < delta / 2:
+        text = f"the step waits {most:.1%} of its time for data{workers}: nothing to gain"
         return Answer(Verdict.REFUTED, text, "loader_wait_share", seen)
-    if wait >= delta:
-        text = f"the step waits {wait:.0%} of its {timing.median_ms:.1f} ms for data{workers}"
+    if least >= delta:
+        text = f"the step waits {span(least, most)} of its {timing.median_ms:.1f} ms for data{workers}"
         return Answer(Verdict.CONFIRMED, text, "loader_wait_share", seen)
-    text = f"the step waits {wait:.1%} of its time for data, near the least that counts ({delta:.0%})"
+    why = "the launches disagree" if most >= delta else "near the least that counts"
+    text = f"the step waits {span(least, most)} of its time for data: {why} ({delta:.0%})"
     return Answer(Verdict.INCONCLUSIVE, text, "loader_wait_share", seen)
+
+
+def _not_for_training(loader: dict[str, Any]) -> Answer:
+    later = loader["batches"] - len(loader["start_ns"])
+    text = "the loader of this line is not the one that is trained on"
+    if later > 0:
+        text += f"; it waits {loader['wait_ns'] / later / 1e6:.2f} ms a batch"
+    return Answer(Verdict.INCONCLUSIVE, f"{text}, and no share of an evaluation was measured", "", {"loader": loader})
 
 
 def loader_start(finding: Finding, evidence: Evidence) -> Answer:

@@ -44,11 +44,14 @@ def start(config_path: str) -> None:
         return
     say_hello("hello")
     STATE.active = True
+    sys.dont_write_bytecode = True  # a .pyc of the user's is a file that was there
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_in_forked_child)
-    from _trainlint_probe import guards, imports, lifeline, script_end
+    from _trainlint_probe import guards, imports, lifeline, loggers, script_end, writers
 
     guards.install(CONFIG)
+    loggers.install(CONFIG)
+    writers.install(CONFIG)
     lifeline.install(CONFIG)
     script_end.install()
     if CONFIG.get("overlay"):
@@ -178,7 +181,19 @@ def _breakdown(torch: Any) -> None:
     breakdown.install(torch, CONFIG)
 
 
-_INSTALLERS = {"syncs": _syncs, "memory": _memory, "behaviours": _behaviours, "breakdown": _breakdown}
+def _lines(torch: Any) -> None:
+    from _trainlint_probe import lines
+
+    lines.install(torch, CONFIG)
+
+
+_INSTALLERS = {
+    "syncs": _syncs,
+    "memory": _memory,
+    "behaviours": _behaviours,
+    "breakdown": _breakdown,
+    "lines": _lines,
+}
 
 
 def _on_deepspeed(engine_module: Any) -> None:

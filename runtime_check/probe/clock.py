@@ -80,9 +80,9 @@ class Clock:
     def backward_done(self) -> None:
         self.backwards += 1
         self.batches_without_backward = 0
-        if self.unit == "backward" or (
-            self.unit == "auto" and not self.optimizers and self.backwards > BACKWARDS_WITHOUT_OPTIMIZER
-        ):
+        if self.optimizers and self.unit != "backward":
+            return
+        if self.unit == "backward" or (self.unit == "auto" and self.backwards > BACKWARDS_WITHOUT_OPTIMIZER):
             self.counted = "backward"
             self.boundary()
 
@@ -340,20 +340,27 @@ def _hook_scaler(torch: Any) -> None:
 def _hook_backward(torch: Any) -> None:
     original = torch.autograd.backward
 
+    from _trainlint_probe import loader
+
+    # Once a step, between kernels that have emptied the caches: each line here costs ten times what it does in a loop.
+    state, clock, boundaries, trained_on_latest = probe.STATE, CLOCK, CLOCK.boundaries, loader.backward_done
+    told = [0]  # the interval whose way to the first backward is written down
+
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> Any:
-        if not probe.STATE.active:
+        if not state.active:
             return original(*args, **kwargs)
-        from _trainlint_probe import loader
-
-        if CLOCK.past_warmup:
-            if CLOCK.boundaries and "to_backward_ns" not in CLOCK.sums.get(len(CLOCK.boundaries), ()):
+        step = len(boundaries)
+        if step >= clock.warmup:
+            if step != told[0]:
                 # Up to the first backward no collective has run: this is where a slow rank shows.
-                CLOCK.add("to_backward_ns", now() - CLOCK.boundaries[-1])
-            CLOCK.set_phase("train")
+                told[0] = step
+                clock.add("to_backward_ns", now() - boundaries[-1])
+            if clock.phase != "train":
+                clock.set_phase("train")
         result = original(*args, **kwargs)
-        loader.backward_done()
-        CLOCK.backward_done()
+        trained_on_latest()
+        clock.backward_done()
         return result
 
     torch.autograd.backward = backward  # Tensor.backward looks it up there on each call

@@ -11,7 +11,8 @@ import os
 import sys
 from typing import Any
 
-from _trainlint_probe.journal import Journal, _is_there, absolute, exempt_places
+from _trainlint_probe import journal as places
+from _trainlint_probe.journal import Journal, _is_there, absolute
 
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND | os.O_CREAT
 
@@ -20,13 +21,17 @@ class Guard:
     """What may be touched. `mode`: redirect (to copies), deny (an error), allow (nothing is guarded)."""
 
     def __init__(self, config: dict[str, Any]) -> None:
-        project = tuple(config.get("project", ()))
+        self.project = tuple(config.get("project", ()))
         self.mode = config.get("writes", "redirect")
         self.journal = Journal(os.path.join(config["run_dir"], "files"))
-        self.exempt = exempt_places(os.path.abspath(config["run_dir"]), project)
+        self.exempt = places.exempt_places(os.path.abspath(config["run_dir"]), config.get("session_dir"))
 
     def is_exempt(self, path: str) -> bool:
-        return path.startswith(self.exempt) or (path + os.sep) in self.exempt or f"{os.sep}__pycache__{os.sep}" in path
+        return places.is_exempt(path, self.exempt)
+
+    def is_foreign_lock(self, path: str) -> bool:
+        """It was there, is empty, and other programs lock it: opened for reading, which is enough to lock it."""
+        return places.is_foreign_lock(path, self.project) and not self.journal.is_created(path)
 
     def was_there(self, path: str) -> bool:
         """Existed before the launch: on the disk, and not made by one of the launch's processes."""

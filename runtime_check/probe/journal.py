@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import stat
 from typing import Any
 
 _lstat, _stat, _open, _write, _read, _close = os.lstat, os.stat, os.open, os.write, os.read, os.close
@@ -163,31 +163,29 @@ def _resolve(path: str, depth: int = 0) -> str:
     return done
 
 
-def exempt_places(run_dir: str, project: tuple[str, ...]) -> tuple[str, ...]:
-    """Devices, the run's own folder and the caches of torch, Triton and the Hub: written to as ever.
+def exempt_places(run_dir: str, session_dir: str | None = None) -> tuple[str, ...]:
+    """Written to as ever: devices, and the folders of this run.
 
-    Locks and compiled kernels in there are shared with other programs and read by C++.
+    The caches of torch, Triton and the Hub are not among them. They grow by what is downloaded or compiled; what was in
+    them stays as it was, like everything else.
     """
-    home = os.path.expanduser("~")
-    places = [run_dir, "/dev", "/proc", "/sys", "/run/lock", f"{home}/.cache", f"{home}/.triton", f"{home}/.nv"]
-    for name in (
-        "XDG_CACHE_HOME",
-        "TORCH_HOME",
-        "HF_HOME",
-        "TORCHINDUCTOR_CACHE_DIR",
-        "TRITON_CACHE_DIR",
-        "CUDA_CACHE_PATH",
-    ):
-        place = os.environ.get(name)
-        if place:
-            places.append(os.path.abspath(place))
-    places.append(tempfile.gettempdir())  # set to the run's folder by the launch
-    own = _resolve(run_dir)
-    real = {_resolve(place) for place in places if place}
-    # A project that lies inside one of them (a scratch copy under ~/.cache) is protected all the same.
-    held = tuple(_resolve(root.rstrip(os.sep)) for root in project)
-    return tuple(
-        place.rstrip(os.sep) + os.sep
-        for place in real
-        if place == own or not any((root + os.sep).startswith(place + os.sep) for root in held)
-    )
+    places = ["/dev", "/proc", "/sys", "/run/lock", run_dir, *((session_dir,) if session_dir else ())]
+    return tuple(sorted({_resolve(place).rstrip(os.sep) + os.sep for place in places}))
+
+
+def is_exempt(path: str, places: tuple[str, ...]) -> bool:
+    """Shared memory lies below /dev and holds files like any other folder."""
+    if path.startswith("/dev/shm/"):
+        return False
+    return path.startswith(places) or path + os.sep in places
+
+
+def is_foreign_lock(path: str, project: tuple[str, ...]) -> bool:
+    """An empty lock file of a cache: other programs take the same lock, so a copy of it would lock nobody out."""
+    if not path.endswith(".lock") or path.startswith(project):
+        return False
+    try:
+        facts = _lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISREG(facts.st_mode) and facts.st_size == 0

@@ -173,9 +173,10 @@ def _watch(torch: Any, iterator_class: Any, config: dict[str, Any]) -> None:
             facts.wait_ns += waited
         samples, tokens = batch_size(batch, tensor)
         facts.samples += samples
-        if facts.role == "eval":
+        if purpose == "eval":
             CLOCK.flag("eval")
-            CLOCK.add("eval_batches", 1)
+            if CLOCK.measuring:  # as what happens in them is counted
+                CLOCK.add("eval_batches", 1)
         else:
             CLOCK.add_batch(waited, samples, tokens)
         CLOCK.batch_taken()
@@ -224,11 +225,15 @@ def _keep_going(config: dict[str, Any], step: int) -> bool:
 
 def batch_size(batch: Any, tensor: Any) -> tuple[int, int]:
     """Samples and tokens of a batch, by its first tensor: tokens only where that is two-dimensional and of integers."""
-    first = _first_tensor(batch, tensor, 0)
-    if first is None or first.dim() == 0:
-        return 0, 0
-    is_tokens = first.dim() == 2 and not first.dtype.is_floating_point and not first.dtype.is_complex
-    return int(first.shape[0]), int(first.numel()) if is_tokens else 0
+    first = batch[0] if type(batch) in (list, tuple) and batch else batch
+    if not isinstance(first, tensor):
+        first = _first_tensor(batch, tensor, 0)
+    dimensions = 0 if first is None else first.dim()
+    if dimensions != 2:
+        return (len(first), 0) if dimensions else (0, 0)
+    dtype = first.dtype
+    is_tokens = not dtype.is_floating_point and not dtype.is_complex
+    return len(first), first.numel() if is_tokens else 0
 
 
 def _first_tensor(value: Any, tensor: Any, depth: int) -> Any:

@@ -216,6 +216,8 @@ def _note_new(path: Any) -> None:
 
 
 def _os_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    if flags & _WRITE_FLAGS and not flags & os.O_EXCL and _is_foreign_lock(path, dir_fd):
+        return int(_RAW["open"](path, flags & ~_WRITE_FLAGS, mode, dir_fd=dir_fd))
     if (
         flags & _WRITE_FLAGS
         and not (flags & os.O_EXCL and flags & os.O_CREAT)
@@ -231,6 +233,17 @@ def _os_open(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = N
         dir_fd = None
     with _OriginalNames(physical, path):
         return int(_RAW["open"](physical, flags, mode, dir_fd=dir_fd))
+
+
+def _is_foreign_lock(path: Any, descriptor: int | None) -> bool:
+    guard = GUARD
+    if guard is None or _BUSY.on or not _is_path(path) or not os.fsdecode(path).endswith(".lock"):
+        return False
+    place = _absolute(path, descriptor, follow=True)
+    if place is None or guard.is_exempt(place):
+        return False
+    guard.journal.refresh()
+    return guard.journal.physical(place) == place and guard.is_foreign_lock(place)
 
 
 # -- listing

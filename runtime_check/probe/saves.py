@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 import _trainlint_probe as probe
+from _trainlint_probe import writers
 from _trainlint_probe.clock import CLOCK
 from _trainlint_probe.sites import user_site
 
@@ -18,7 +19,6 @@ SAVES: dict[tuple[Any, ...], list[float]] = {}  # (path, site) -> [times, bytes 
 
 
 def install(torch: Any, config: dict[str, Any]) -> None:
-    mode = config.get("writes", "redirect")
     original_save, original_load = torch.save, torch.load
 
     @functools.wraps(original_save)
@@ -26,15 +26,7 @@ def install(torch: Any, config: dict[str, Any]) -> None:
         if not isinstance(f, (str, os.PathLike)):
             return original_save(obj, f, *args, **kwargs)
         path = os.path.abspath(os.fspath(f))
-        target = f
-        if mode == "redirect":
-            from _trainlint_probe import redirect
-
-            target = redirect.for_writing(f, truncates=True)
-        elif mode == "deny":
-            from _trainlint_probe import guards
-
-            guards._audit("open", (path, "wb", 0))
+        target = writers.writing_place(f)
         begun = time.perf_counter()
         result = original_save(obj, target, *args, **kwargs)
         if probe.STATE.active:
@@ -47,13 +39,14 @@ def install(torch: Any, config: dict[str, Any]) -> None:
 
     @functools.wraps(original_load)
     def load(f: Any, *args: Any, **kwargs: Any) -> Any:
-        if mode == "redirect" and isinstance(f, (str, os.PathLike)):
-            from _trainlint_probe import redirect
-
-            f = redirect.for_reading(f)
+        if isinstance(f, (str, os.PathLike)):
+            f = writers.reading_place(f)
         return original_load(f, *args, **kwargs)
 
     torch.save, torch.load = save, load
+    scripted = torch.jit.RecursiveScriptModule  # torch.jit.save comes through it
+    scripted.save = writers.redirected(scripted.save, 1, "f", writers.writing_place)
+    torch.jit.load = writers.redirected(torch.jit.load, 0, "f", writers.reading_place)
     CLOCK.on_finish.append(
         lambda: {
             "saves": [

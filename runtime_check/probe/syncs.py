@@ -81,7 +81,8 @@ def install(torch: Any, config: dict[str, Any]) -> None:
     for name in FUNCTIONS:
         _wrap(torch, torch, name, lives_on_device)
     _wrap_move_to_host(torch, lives_on_device)
-    _wrap_synchronize(torch.cuda)
+    for owner, name in ((torch.cuda, "torch.cuda"), (torch.cuda.Event, "Event"), (torch.cuda.Stream, "Stream")):
+        _wrap_synchronize(owner, f"{name}.synchronize")
     if on_cuda:
         watch_cuda(torch)
     CLOCK.on_finish.append(lambda: {"syncs": _records(), "syncs_kind": "cuda" if on_cuda else "would be"})
@@ -133,22 +134,24 @@ def _wrap_move_to_host(torch: Any, lives_on_device: Any) -> None:
     torch.Tensor.to = to
 
 
-def _wrap_synchronize(cuda: Any) -> None:
-    original = cuda.synchronize
+def _wrap_synchronize(owner: Any, name: str) -> None:
+    original = getattr(owner, "synchronize", None)
+    if original is None:
+        return
 
     @functools.wraps(original)
     def synchronize(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
-        record("torch.cuda.synchronize")
+        record(name)
         return result
 
-    cuda.synchronize = synchronize
+    owner.synchronize = synchronize
 
 
 def watch_cuda(torch: Any) -> None:
     """Waits inside torch: the warnings of sync debug mode, counted at the user's line instead of shown.
 
-    Not covered by it: `torch.cuda.synchronize` and `Event.synchronize` (wrapped above), pageable copies with
+    Not covered by it: the `synchronize` of torch.cuda, events and streams (wrapped above), pageable copies with
     non_blocking, kernels of others. Waits in backward are attributed to the `backward()` line.
     """
     original_show = warnings.showwarning

@@ -50,8 +50,11 @@ def to_object(report: Report) -> dict[str, Any]:
             "writes": [{"path": path, "bytes": size} for path, size in effects.moved],
             "redirected": list(effects.redirected),
             "redirected_saves": [{"path": save["path"], "bytes": save["bytes"]} for save in effects.saves],
-            "kept": [{"path": path, "operation": operation} for path, operation in effects.kept],
-            "refused": [{"path": path, "operation": operation} for path, operation in effects.refused],
+            "refused": [
+                {"path": path, "operation": operation, "script_saw": saw}
+                for entries, saw in ((effects.kept, "done"), (effects.refused, "error"))
+                for path, operation in entries
+            ],
             "elsewhere": list(effects.elsewhere),
             "commands": list(effects.commands),
         },

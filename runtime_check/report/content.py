@@ -25,14 +25,26 @@ class Row:
     why: str
 
 
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def short(path: str, report: Report) -> str:
     """Relative to where the script is run, if it lies below."""
     base = str(report.options.cwd.absolute()) + os.sep
     return path[len(base) :] if path.startswith(base) else path
 
 
+def shorten(text: str, report: Report) -> str:
+    """Paths in a sentence, relative to where the script is run."""
+    return text.replace(str(report.options.cwd.absolute()) + os.sep, "")
+
+
 def rows(report: Report) -> list[Row]:
-    return [Row(finding.code, finding.place, answer.verdict, answer.why) for finding, answer in report.answers]
+    return [
+        Row(finding.code, f"{short(finding.path, report)}:{finding.row}", answer.verdict, answer.why)
+        for finding, answer in report.answers
+    ]
 
 
 def head(report: Report) -> list[str]:
@@ -43,7 +55,7 @@ def head(report: Report) -> list[str]:
         return []
     anchor = result["anchor"]
     unit = f"one step of {result['optimizers'][anchor]['type']}" if anchor is not None else f"one {result['unit']}"
-    device = result["device"] or f"CPU, {result['threads']} threads"
+    device = result["device"] or f"CPU, {counted(result['threads'], 'thread')}"
     ranks = f", {result['world']} ranks" if result["world"] > 1 else ""
     lines = [f"a step is {unit}; torch {result['torch']} on {device}{ranks}"]
     if report.shim:
@@ -58,7 +70,7 @@ def speed(report: Report) -> list[str]:
     measured = report.evidence.timing
     if measured is None:
         return []
-    spread = f"p10 {measured.p10_ms:.2f}, p90 {measured.p90_ms:.2f}, {len(measured.steps_ms)} steps"
+    spread = f"p10 {measured.p10_ms:.2f}, p90 {measured.p90_ms:.2f}, {counted(len(measured.steps_ms), 'step')}"
     lines = [f"step {measured.median_ms:.2f} ms ({spread}, nothing instrumented)"]
     if measured.samples_per_s:
         batch = f", batch size {measured.batch_size:.0f}" if measured.batch_size else ""
@@ -130,11 +142,11 @@ def side_effects(report: Report) -> list[str]:
         copied = ", ".join(short(path, report) for path in effects.redirected[:6])
         lines.append(f"written to a copy, originals untouched: {copied}")
     if effects.kept:
-        kept = ", ".join(f"{short(path, report)} ({operation})" for path, operation in effects.kept[:6])
-        lines.append(f"the script deleted or renamed these; it no longer saw them, they are still there: {kept}")
+        kept = ", ".join(f"{operation} {short(path, report)}" for path, operation in effects.kept[:6])
+        lines.append(f"refused, though the script saw it done (all of it is still there): {kept}")
     if effects.refused:
         refused = ", ".join(f"{operation} {short(path, report)}" for path, operation in effects.refused[:6])
-        lines.append(f"refused: {refused}")
+        lines.append(f"refused, with an error in the script: {refused}")
     if effects.elsewhere:
         lines.append(f"made outside the project and left there: {', '.join(effects.elsewhere[:6])}")
     if effects.commands:
@@ -151,6 +163,8 @@ def utilisation(report: Report) -> list[str]:
         parts.append(f"CPU {used.cpu:.0%} of {report.host['cpus']} cores")
     if used.memory_used is not None and used.memory_total:
         parts.append(f"memory {bytes_text(used.memory_used)} of {bytes_text(used.memory_total)}")
+    if used.disk_read_bytes_per_s is not None:
+        parts.append(f"disk reads {bytes_text(used.disk_read_bytes_per_s)}/s")
     if used.gpu is not None:
         parts.append(f"GPU {used.gpu:.0%}")
     return [f"machine while timing: {', '.join(parts)}"] if parts else []

@@ -12,7 +12,7 @@ from runtime_check.launch import Outcome
 class SideEffects:
     moved: tuple[tuple[str, int], ...]  # made in the project, moved to the run's folder: path, bytes
     redirected: tuple[str, ...]  # was there and was written to: the launch worked on a copy
-    kept: tuple[tuple[str, str], ...]  # was there and the script deleted or renamed it: path, operation
+    kept: tuple[tuple[str, str], ...]  # deleted or renamed as far as the script saw: path, operation
     refused: tuple[tuple[str, str], ...]  # an error in the script: path, operation
     elsewhere: tuple[str, ...]  # made outside the project, left there
     saves: tuple[dict[str, Any], ...]

@@ -42,7 +42,7 @@ def lines(report: Report) -> Iterator[tuple[str, str]]:
     if diagnosis is not None:
         yield "", ""
         yield f"{diagnosis.bound}: {diagnosis.because}", "bold"
-        yield f"next: {diagnosis.next_step}", ""
+        yield f"next: {content.shorten(diagnosis.next_step, report)}", ""
         yield "", ""
         for line in content.speed(report):
             yield line, ""

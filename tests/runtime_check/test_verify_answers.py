@@ -265,7 +265,10 @@ def test_the_command_line_reads_findings_and_fails_on_confirmed(tmp_path: Path) 
         "--fail-on",
         "confirmed",
     ]
-    full = [sys.executable, "-m", "runtime_check", "--cmd", f"{sys.executable} {script}", *arguments]
+    # The process that starts the run has no torch: only the script's does.
+    without_torch = "import sys; sys.modules['torch'] = None; from runtime_check.commandline import main; "
+    full = [sys.executable, "-c", without_torch + "sys.exit(main(sys.argv[1:]))"]
+    full += ["--cmd", f"{sys.executable} {script}", *arguments]
     done = subprocess.run(
         [*full, "--output-format", "json"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )

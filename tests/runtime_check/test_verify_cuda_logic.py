@@ -82,13 +82,36 @@ def test_waits_for_a_real_device_are_found_at_their_lines(launch: Any) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.torch
+def test_each_kind_of_wait_is_counted_once_a_step_at_its_line(launch: Any) -> None:
+    from verify_runs import SCRIPTS
+
+    (result,) = launch("waits_for_device.py", "syncs").results
+    lines = (SCRIPTS / "waits_for_device.py").read_text().splitlines()
+    waiting = {n for n, line in enumerate(lines, 1) if "# waits:" in line}
+    steps = len(result["boundaries_ns"]) - 1 - result["warmup"]
+    counted = {site["line"]: site["calls"] for site in result["syncs"]}
+    assert set(counted) == waiting
+    assert all(abs(calls - steps) <= 1 for calls in counted.values()), counted
+
+
+@pytest.mark.gpu
+@pytest.mark.torch
 def test_the_allocators_peak_and_the_counted_bytes_are_near_each_other(launch: Any) -> None:
     """PyTorch's own test of its tracker allows ten percent."""
     (result,) = launch("hard_coded_cuda.py", "memory").results
     counted = result["memory"]["peak"]
     allocated = max(step["allocated"] for step in result["cuda_memory"]["steps"])
     assert counted == pytest.approx(allocated, rel=0.25)
-    assert result["cuda_memory"]["by_line"]
+
+
+@pytest.mark.gpu
+@pytest.mark.torch
+def test_the_replayed_history_comes_to_the_allocators_peak(launch: Any) -> None:
+    """What was alive before the history began is not in it: the replay holds no more than the peak."""
+    memory = launch("hard_coded_cuda.py", "memory").results[0]["cuda_memory"]
+    peak = max(step["allocated"] for step in memory["steps"])
+    assert memory["by_line"]
+    assert 0 < sum(entry["bytes"] for entry in memory["by_line"]) <= peak
 
 
 @pytest.mark.gpu
@@ -97,3 +120,5 @@ def test_step_times_on_the_device_are_taken_from_its_events(launch: Any) -> None
     (result,) = launch("hard_coded_cuda.py").results
     assert result["device"]
     assert len(result["cuda_ms"]) == len(result["boundaries_ns"]) - 1
+    wall_ms = (result["boundaries_ns"][-1] - result["boundaries_ns"][0]) / 1e6
+    assert sum(result["cuda_ms"]) == pytest.approx(wall_ms, rel=0.2)  # both clocks span the same steps

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from test_verify_measures import result
 
 from runtime_check import messages
+from runtime_check.card import read_card, side_by_side_fails
 from runtime_check.diagnosis import diagnose
-from runtime_check.evidence import Evidence
+from runtime_check.evidence import Evidence, Verdict
+from runtime_check.experiments.loader import loader_wait
+from runtime_check.findings import Finding
 from runtime_check.launch import Outcome, Pass
 from runtime_check.machine import Utilisation
 
@@ -52,6 +56,28 @@ def test_waiting_for_data_comes_before_compute() -> None:
     assert found.bound == "input-bound"
     assert "40%" in found.because
     assert "train.py:7" in found.next_step
+
+
+def test_a_stall_that_only_one_launch_saw_is_no_wait_for_data() -> None:
+    """Under load a stall of the machine falls into a batch now and then."""
+    seen, unseen = evidence(wait=0.4), evidence(wait=0.02)
+    mixed = replace(seen, broken_down=unseen.broken_down)
+    assert diagnose(mixed, None).bound == "compute-bound"
+    assert "waiting for data takes 2.0% to 40.0%" in diagnose(mixed, None).because
+    found = Finding("TL303", "", "train.py", "train.py", 7, 7, "loader")
+    assert loader_wait(found, seen).verdict is Verdict.CONFIRMED
+    answer = loader_wait(found, replace(mixed, min_effect=0.03))
+    assert answer.verdict is Verdict.INCONCLUSIVE
+    assert "the launches disagree" in answer.why
+    assert loader_wait(found, evidence(wait=0.001)).verdict is Verdict.REFUTED
+
+
+def test_the_wait_for_a_training_loader_says_nothing_of_another_ones() -> None:
+    waiting = evidence(wait=0.4)
+    assert waiting.timed is not None
+    waiting.timed.results[0]["loaders"][0]["role"] = "eval"
+    found = Finding("TL303", "", "train.py", "train.py", 7, 7, "loader")
+    assert loader_wait(found, waiting).verdict is Verdict.INCONCLUSIVE
 
 
 def test_otherwise_it_is_compute_and_the_largest_part_is_named() -> None:
@@ -100,6 +126,56 @@ def test_out_of_memory_says_where_what_and_which_remedy() -> None:
     assert "activation checkpointing" in lines[-1]
 
 
+TEXT = (
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.00 GiB of which 1.00 GiB is free. "
+    "{processes}Of the allocated memory 37.00 GiB is allocated by PyTorch, and 512.00 MiB is reserved by PyTorch but "
+    "unallocated. If reserved but unallocated memory is large try setting PYTORCH_CUDA_ALLOC_CONF"
+)
+BESIDE = "Process 77 has 39.00 GiB memory in use. "
+OURS = "Including non-PyTorch memory, this process has 38.00 GiB memory in use. "
+
+
+def test_the_card_is_read_from_cudas_own_words() -> None:
+    card = read_card(TEXT.format(processes=BESIDE + OURS))
+    assert card is not None
+    assert (card.tried, card.total, card.free) == (2 * 2**30, 79 * 2**30, 2**30)
+    assert (card.ours, card.others) == (38 * 2**30, {77: 39 * 2**30})
+    assert read_card("CUDA out of memory. Tried to allocate 2.00 GiB") is None
+    assert read_card("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes") is None
+
+
+def test_in_a_container_the_process_does_not_know_itself_by_its_number() -> None:
+    """Of the two that are named, the smaller one that still holds what torch has allocated is this one."""
+    card = read_card(TEXT.format(processes=BESIDE + "Process 78 has 38.00 GiB memory in use. "))
+    assert card is not None
+    assert (card.ours, card.others) == (38 * 2**30, {77: 39 * 2**30})
+    alone = read_card(TEXT.format(processes="Process 78 has 38.00 GiB memory in use. "))
+    assert alone is not None
+    assert alone.others == {}
+
+
+def test_out_of_memory_on_a_shared_card_names_who_holds_it() -> None:
+    error = {"type": "OutOfMemoryError", "message": TEXT.format(processes=BESIDE + OURS), "site": ["train.py", 12, "f"]}
+    text = "\n".join(messages.out_of_memory(error, cuda=True))
+    assert "process 77 holds 39.0 GiB of its 79.0 GiB" in text
+    assert "--device cuda:N" in text
+    alone = {**error, "message": TEXT.format(processes=OURS)}
+    assert "the card is shared" not in "\n".join(messages.out_of_memory(alone, cuda=True))
+    small = {**error, "message": TEXT.format(processes="Process 77 has 500.00 MiB memory in use. " + OURS)}
+    assert "the card is shared" not in "\n".join(messages.out_of_memory(small, cuda=True))  # would not fit either
+
+
+def test_two_runs_that_do_not_fit_side_by_side_go_one_after_the_other() -> None:
+    shared, alone = TEXT.format(processes=BESIDE + OURS), TEXT.format(processes=OURS)
+    said = side_by_side_fails([shared], one_alone_fits=True)
+    assert said is not None
+    assert "38.0 GiB and 39.0 GiB of 79.0 GiB" in said
+    assert "one after the other" in said
+    assert side_by_side_fails([shared], one_alone_fits=False) is None
+    assert side_by_side_fails([alone], one_alone_fits=True) is None
+    assert side_by_side_fails([], one_alone_fits=True) is None
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "expected"),
     [
@@ -121,6 +197,8 @@ def test_missing_ranks_are_named() -> None:
 
 def test_a_busy_machine_is_said() -> None:
     assert "load 5.1 on 2 cores" in (messages.busy_machine(5.1, 2) or "")
+    assert "--threads 1" in (messages.busy_machine(5.1, 2) or "")
+    assert "--threads" not in (messages.busy_machine(5.1, 2, threads=1) or "")
     assert messages.busy_machine(1.0, 2) is None
 
 

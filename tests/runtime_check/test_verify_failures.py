@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,9 @@ from typing import Any
 import pytest
 from verify_runs import BASE, ROOT, SCRIPTS
 
+from runtime_check import messages
+from runtime_check.launch import Outcome, Pass, Session
+from runtime_check.measures import steps_done
 from runtime_check.verify import Report, verify
 
 
@@ -65,20 +69,71 @@ def test_a_script_that_does_not_train_is_said_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("flag", ["-I", "-E"])
-def test_an_interpreter_that_ignores_its_environment_is_found_out(tmp_path: Path, flag: str) -> None:
+@pytest.mark.parametrize("flag", ["-I", "-S"])
+def test_an_interpreter_that_keeps_the_hooks_out_is_found_out(tmp_path: Path, flag: str) -> None:
     report = run(None, tmp_path, command=f"{sys.executable} {flag} {SCRIPTS / 'few_steps.py'}")
     assert report.exit_code == 3
-    assert "hooks" in (report.failure or "")
-    assert "-I/-E/-S" in (report.failure or "")
-    assert "--bootstrap" in (report.failure or "")
+    assert "no process of the command loaded trainlint's hooks" in (report.failure or "")
+    assert f"`python {flag}`" in (report.failure or "")
+    assert "add `--bootstrap`" in (report.failure or "")
+    assert ("No module named 'torch'" in (report.failure or "")) == (flag == "-S")  # there it has no site-packages
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [
+        ("python -E train.py", "-E"),
+        ("/usr/bin/python3.11 -uI train.py -S", "-I"),
+        ("env A=1 python -S -m train", "-S"),
+        ("python -m train -I", None),
+        ("python -X importtime train.py -E", None),
+        ("torchrun train.py -I", None),
+        ("python train.py", None),
+    ],
+)
+def test_options_that_keep_the_hooks_out_are_the_interpreters_own(command: str, flag: str | None) -> None:
+    from runtime_check.options import ignoring_flag
+
+    assert ignoring_flag(command.split()) == flag
+
+
+def test_without_such_an_option_the_other_causes_are_named() -> None:
+    outcome = Outcome(Pass("observe"), [], 0, "script", 1.0, "")
+    text = messages.hooks_not_seen(replace(BASE, command="./train"), outcome)
+    assert "(python -I/-E/-S, a frozen app, or a container/ssh launcher?)" in text
+    assert "`--bootstrap`" in text
+    assert "bootstrap" not in messages.hooks_not_seen(replace(BASE, command="./train", bootstrap=True), outcome)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("python -I train.py --x 1", "python -I RUNNER train.py --x 1"),
+        ("python train.py", "python RUNNER train.py"),
+        ("python -X dev -W error -um pkg.train a", "python -X dev -W error -u RUNNER -m pkg.train a"),
+        ("env A=1 python3.12 -c pass", "env A=1 python3.12 RUNNER -c pass"),
+        ("./train --x", "./train --x"),
+    ],
+)
+def test_bootstrap_puts_the_runner_between_interpreter_and_script(command: str, expected: str) -> None:
+    from runtime_check.options import RUNNER
+
+    words = replace(BASE, command=command, bootstrap=True).command_line()
+    assert " ".join(words).replace(RUNNER, "RUNNER") == expected
 
 
 @pytest.mark.torch
-def test_bootstrap_reaches_it(launch: Any) -> None:
-    """The runner works where the variable is set and `sitecustomize` is not looked for."""
-    outcome = launch("accumulation.py", bootstrap=True, environment=(("PYTHONPATH", ""),))
-    assert outcome.results[0]["why"] == "steps"
+@pytest.mark.parametrize("words", [["-I", str(SCRIPTS / "few_steps.py")], ["-E", "-m", "few_steps"]])
+def test_bootstrap_reaches_it(tmp_path: Path, words: list[str]) -> None:
+    """Where there is no PYTHONPATH, and with -I no folder of the script's either."""
+    cwd = SCRIPTS if "-m" in words else tmp_path
+    session = Session(replace(BASE, command=shlex.join([sys.executable, *words]), bootstrap=True, cwd=cwd))
+    try:
+        outcome = session.launch(Pass("timing"))
+    finally:
+        session.close()
+    assert outcome.probe_errors == []
+    assert steps_done(outcome.results[0]) == 7
 
 
 def test_a_script_without_torch_is_not_taken_for_a_failure_of_the_hooks(tmp_path: Path) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from verify_runs import SCRIPTS
+from verify_runs import BASE, ROOT, SCRIPTS, Pass, Session
 
 pytestmark = pytest.mark.torch
 
@@ -45,25 +47,133 @@ def tree(folder: Path) -> dict[str, Any]:
     return found
 
 
-def plain_output(folder: Path) -> str:
-    """What the script prints without verify."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(SCRIPTS / "housekeeper.py")]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+def plain_output(folder: Path, script: str = "housekeeper.py", **more: str) -> str:
+    """What the script prints without verify, errors and warnings included."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **more}
+    command = [sys.executable, str(SCRIPTS / script)]
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.run(command, cwd=folder, env=environment, **both, text=True, check=True).stdout
 
 
 def test_the_script_goes_on_and_the_tree_is_as_before(launch: Any, tmp_path: Path) -> None:
     expected = plain_output(lay_out(tmp_path / "plain"))
     folder = lay_out(tmp_path / "verified")
     before = tree(folder)
-    for _ in range(2):
-        outcome = launch("housekeeper.py", cwd=folder, steps=100, environment=(("TURN", str(_)),))
-        assert outcome.log_tail == expected
-        assert tree(folder) == before
+    outcome = launch("housekeeper.py", cwd=folder, steps=100)
+    assert outcome.log_tail == expected
+    assert tree(folder) == before
     kept = {(os.path.basename(path), how) for what, path, how in outcome.journal if what == "hide"}
     assert ("output", "rmtree") in kept
     assert ("epoch_1.pt", "delete") in kept
     assert {os.path.basename(path) for path, _ in outcome.left["moved"]} >= {"best_before.txt", "train.log.2"}
+
+
+def lay_out_caches(home: Path) -> Path:
+    (home / ".cache" / "torch").mkdir(parents=True)
+    (home / "hub").mkdir()
+    files = {".cache/torch/trusted_list": "a_b\n", ".cache/torch/stale.json": "{}", "hub/weights.pt": "old weights"}
+    for name, text in {**files, ".cache/torch/download.lock": ""}.items():
+        (home / name).write_text(text)
+    return home
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="locks by flock")
+def test_caches_may_grow_and_keep_what_they_had(launch: Any, tmp_path: Path) -> None:
+    plain = lay_out_caches(tmp_path / "plain")
+    expected = plain_output(plain, "uses_caches.py", HOME=str(plain), TORCH_HOME=str(plain / "hub"))
+    assert "another program gets the lock: False" in expected
+    home = lay_out_caches(tmp_path / "home")
+    before = tree(home)
+    environment = (("HOME", str(home)), ("TORCH_HOME", str(home / "hub")))
+    outcome = launch("uses_caches.py", steps=100, environment=environment)
+    assert outcome.log_tail == expected
+    after = tree(home)
+    assert {name: after[name] for name in before} == before
+    new = home / ".cache" / "torch" / "downloaded.bin"
+    assert set(after) - set(before) == {str(new.relative_to(home))}
+    assert outcome.left["elsewhere"] == [str(new)]
+
+
+WRITES_IN_CPP = """
+import torch, sys
+torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), "model.pt")
+print(torch.jit.load("model.pt")(torch.zeros(1, 2)).shape)
+import safetensors
+safetensors.serialize_file({}, "model.safetensors")
+print(safetensors.safe_open("model.safetensors", framework="pt"))
+"""
+SAFETENSORS = """
+import posix
+def serialize_file(tensors, filename, metadata=None):
+    # As C++ or Rust would, out of Python's sight: by another program.
+    posix.posix_spawn("/bin/sh", ["sh", "-c", f"echo new > '{filename}'"], {})
+    posix.wait()
+def safe_open(filename, framework):
+    return "new" if "new" in open(filename).read() else "old"
+"""
+
+
+def test_writers_that_bypass_python_are_redirected_where_they_are_known(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "safetensors.py").write_text(SAFETENSORS)
+    (project / "script.py").write_text(WRITES_IN_CPP)
+    for name in ("model.pt", "model.safetensors"):
+        (project / name).write_text("of the last real run")
+    before = tree(project)
+    path = (("PYTHONPATH", f"{ROOT}/runtime_check/inject:{tmp_path}/packages"),)
+    session = Session(replace(BASE, script="script.py", cwd=project, environment=path))
+    try:
+        outcome = session.launch(Pass("test"))
+    finally:
+        session.close()
+    assert outcome.probe_errors == []
+    assert outcome.log_tail.splitlines()[-2:] == ["torch.Size([1, 2])", "new"]
+    assert tree(project) == before
+
+
+TENSORBOARD = """
+import os
+class EventFileWriter:
+    def __init__(self, logdir):
+        self._logdir = logdir
+        with open(os.path.join(logdir, "events.out"), "w") as file:
+            file.write("events")
+"""
+WRITES_EVENTS = """
+import sys
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+import tensorboard.compat.notf
+for folder in sys.argv[1:]:
+    assert EventFileWriter(folder)._logdir == folder
+"""
+
+
+def test_tensorboard_writes_to_the_runs_folder(tmp_path: Path) -> None:
+    """Also where its folder lies outside the project."""
+    for package in ("tensorboard/summary/writer", "tensorboard/compat"):
+        (tmp_path / "packages" / package).mkdir(parents=True)
+    for name in ("", "summary/", "summary/writer/", "compat/"):
+        (tmp_path / "packages" / "tensorboard" / f"{name}__init__.py").write_text("")
+    (tmp_path / "packages/tensorboard/summary/writer/event_file_writer.py").write_text(TENSORBOARD)
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "script.py").write_text(WRITES_EVENTS)
+    (project / "runs").mkdir()
+    elsewhere = tmp_path / "elsewhere"
+    before = tree(tmp_path)
+    path = f"{ROOT}/runtime_check/inject:{tmp_path}/packages"
+    options = replace(BASE, script="script.py", cwd=project, arguments=("runs", str(elsewhere)))
+    session = Session(replace(options, environment=(("PYTHONPATH", path),), keep_run_dir=True))
+    outcome = session.launch(Pass("test"))
+    try:
+        assert (outcome.exit_code, outcome.log_tail, outcome.probe_errors) == (0, "", [])
+        assert tree(tmp_path) == before
+        kept = {path.relative_to(str(outcome.folder)).parts[1] for path in session.folder.rglob("events.out")}
+        assert kept == {"left", "tensorboard"}
+    finally:
+        shutil.rmtree(session.folder)
 
 
 @pytest.mark.slow
@@ -152,10 +262,6 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_no_way_of_pythons_changes_what_was_there(tmp_path: Path, way: str) -> None:
-    from dataclasses import replace
-
-    from verify_runs import BASE, Pass, Session
-
     folder = tmp_path / "project"
     (folder / "folder").mkdir(parents=True)
     (folder / "kept.txt").write_text("as it was\n")

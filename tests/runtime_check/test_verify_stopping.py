@@ -65,7 +65,14 @@ def start(script: str, folder: Path, mark: str) -> subprocess.Popen[bytes]:
     work = folder / "work"
     work.mkdir(exist_ok=True)
     return subprocess.Popen(
-        command, cwd=work, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command,
+        cwd=work,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        # A shell's background job ignores Ctrl-C, and so do its children: the tests may run in one.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 

@@ -31,14 +31,17 @@ class Launcher:
         name = f"{path.stem}-{len(list(self.folder.iterdir()))}"
         cwd = changes.pop("cwd", None) or self.folder / name
         cwd.mkdir(exist_ok=True)
-        return replace(BASE, **{"script": str(path), "cwd": cwd, **changes})
+        return replace(BASE, **{"script": str(path), **changes, "cwd": cwd})
 
-    def __call__(self, script: str, *instruments: str, until_eval: bool = False, **changes: Any) -> Outcome:
+    def __call__(
+        self, script: str, *instruments: str, until_eval: bool = False, lines: Any = None, **changes: Any
+    ) -> Outcome:
         key = (script, instruments, until_eval, tuple(sorted(changes.items())))
         if key not in self._kept:
             stand_in = changes.get("shim") == "on"
             session = Session(self.options(script, **{**changes, "shim": True}))
             session.shim = stand_in
+            session.lines = lines or {}
             try:
                 self._kept[key] = session.launch(Pass("test", instruments, until_eval=until_eval))
             finally:

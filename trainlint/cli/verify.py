@@ -10,6 +10,8 @@ from typing import Any, Protocol
 
 import click
 
+from trainlint.cli.imported import with_imports
+
 
 class _Asked(Protocol):
     """What of `runtime_check`'s options the static check needs."""
@@ -18,6 +20,8 @@ class _Asked(Protocol):
     def cwd(self) -> Path: ...
 
     def script_path(self) -> Path | None: ...
+
+    def project_roots(self) -> tuple[str, ...]: ...
 
 
 class _AsGiven(click.Command):
@@ -38,11 +42,12 @@ def command(ctx: click.Context) -> None:
 
 
 def check(options: _Asked) -> str:
-    """The JSON of `trainlint check` on the script, all levels."""
+    """The JSON of `trainlint check` on the script and what it imports of its project, all levels."""
     path = options.script_path()
     if path is None:
         return "[]"
-    arguments = [sys.executable, "-m", "trainlint", "check", "--output-format", "json", "--pedantic", str(path)]
+    paths = [str(file) for file in with_imports(path, Path(options.project_roots()[0]))]
+    arguments = [sys.executable, "-m", "trainlint", "check", "--output-format", "json", "--pedantic", *paths]
     done = subprocess.run(arguments, cwd=options.cwd, capture_output=True, text=True, check=False)
     if not done.stdout.strip():
         raise ValueError(f"the static check of {path.name} failed:\n{done.stderr.strip()}")
