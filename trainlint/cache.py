@@ -288,7 +288,3 @@ def clean(project: str) -> bool:
 
     shutil.rmtree(folder)
     return True
-
-
-def projects(settings: Iterable[Settings]) -> list[str]:
-    return sorted({one.project for one in settings})

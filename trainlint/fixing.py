@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from trainlint.analysis import Analysis
@@ -16,7 +16,8 @@ from trainlint.writing import NotWritten, encoded, replace_file
 
 MOST_ROUNDS = 20
 
-Progress = Callable[[Iterator[FileResult], int], Iterable[FileResult]]
+Check = Callable[[list[Target]], Iterable[FileResult]]
+Progress = Callable[[Iterable[FileResult], int], Iterable[FileResult]]
 
 
 class Change(NamedTuple):
@@ -39,9 +40,12 @@ class Fixed(NamedTuple):
     unsettled: list[str]  # files that could be fixed on and on
 
 
-def fix(targets: Sequence[Target], *, unsafe: bool, write: bool, progress: Progress) -> Fixed:
-    """Raises SettingsError. With `write` the files are changed, each in one step, when all is known."""
-    run = _Fixing(targets, unsafe, progress)
+def fix(
+    targets: Sequence[Target], *, unsafe: bool, write: bool, progress: Progress, check: Check = check_targets
+) -> Fixed:
+    """Raises SettingsError. With `write` the files are changed, each in one step, when all is known. `check` gives the
+    results for files as they lie on the disk, also those that it remembers."""
+    run = _Fixing(targets, unsafe, progress, check)
     run.settle()
     if write:
         run.write()
@@ -61,8 +65,9 @@ def without_leftovers(source: Source, applied: Applied) -> Applied:
 
 
 class _Fixing:
-    def __init__(self, targets: Sequence[Target], unsafe: bool, progress: Progress) -> None:
+    def __init__(self, targets: Sequence[Target], unsafe: bool, progress: Progress, check: Check) -> None:
         self.targets = targets
+        self.check = check  # of files as they lie on the disk
         self.unsafe = unsafe
         self.progress = progress
         self.first: dict[str, FileResult] = {}
@@ -94,7 +99,8 @@ class _Fixing:
 
         current = [target._replace(data=self.after.get(target.path, target.data)) for target in targets]
         changed = set()
-        for result in self.progress(check_targets(current, analysis=analysis), len(current)):
+        checked = check_targets(current, analysis=analysis) if texts else self.check(current)
+        for result in self.progress(checked, len(current)):
             self.first.setdefault(result.path, result)
             self.results[result.path] = result
             if result.source is not None and result.path not in self.problems and self._apply(result, result.source):

@@ -148,7 +148,7 @@ def _targets(paths: tuple[str, ...], options: dict[str, Any], configuration: Con
 def _run(targets: list[Target], options: dict[str, Any]) -> list[FileResult]:
     from trainlint.cli.progress import with_progress
 
-    results = list(with_progress(_checked(targets, options), len(targets)))
+    results = list(with_progress(checked(targets, options), len(targets)))
     for result in results:
         say_fault(result)
     if options["verbose"]:
@@ -158,7 +158,8 @@ def _run(targets: list[Target], options: dict[str, Any]) -> list[FileResult]:
     return results
 
 
-def _checked(targets: list[Target], options: dict[str, Any]) -> Iterable[FileResult]:
+def checked(targets: list[Target], options: dict[str, Any]) -> Iterable[FileResult]:
+    """The results of all files, from the cache where it knows them."""
     from trainlint.engine import check_targets
 
     if options["no_cache"] or all(target.data is not None for target in targets):

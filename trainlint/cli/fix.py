@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from trainlint.cli.check import exit_code, report, say_fault
+from trainlint.cli.check import checked, exit_code, report, say_fault
 from trainlint.cli.failure import fault, note, problem, warn
 from trainlint.cli.progress import with_progress
 from trainlint.discovery import Target
@@ -21,7 +21,11 @@ from trainlint.report.summary import count_of
 def fix_and_report(targets: list[Target], options: dict[str, Any]) -> int:
     """The exit code."""
     fixed = fix(
-        targets, unsafe=options["unsafe_fixes"], write=not options["diff"], progress=lambda r, n: with_progress(r, n)
+        targets,
+        unsafe=options["unsafe_fixes"],
+        write=not options["diff"],
+        progress=lambda r, n: with_progress(r, n),
+        check=lambda current: checked(current, options),
     )
     for result in fixed.results:
         say_fault(result)

@@ -21,6 +21,7 @@ _COMMANDS = {
         "Run a few real steps of a script and say which findings hold, and what slows it.",
     ),
     "rule": ("trainlint.cli.rule", "Explain a rule, or list all of them."),
+    "clean": ("trainlint.cli.clean", "Delete what earlier checks remembered."),
     "completion": ("trainlint.cli.completion", "Print the script that completes commands in a shell."),
 }
 
