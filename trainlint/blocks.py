@@ -142,5 +142,5 @@ def _layout(source: Source) -> _Layout:
             starts = name == "NEWLINE" or (starts and name in _BETWEEN)
     except (tokenize.TokenError, SyntaxError):
         raise NoFix from None
-    unit = steps.most_common(1)[0][0] if steps else "    "
+    unit = max(steps, key=steps.__getitem__) if steps else "    "
     return _Layout(unit if unit.strip(" ") == "" or unit.strip("\t") == "" else "    ", kept, statements)
