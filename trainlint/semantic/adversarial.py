@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name, is_self
 from trainlint.semantic.facts import Attribute, Call, Expr, Name, Sequence
@@ -19,7 +20,7 @@ from trainlint.semantic.work import BACKWARD, FORWARD
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_PREFIX = re.compile(r"(?:^|_)(?:optimi[sz]er|optim|opt|solver)s?(?:_|$)", re.I)
+_PREFIX = Pattern(r"(?:^|_)(?:optimi[sz]er|optim|opt|solver)s?(?:_|$)", re.I)
 
 
 class WastedGraph(NamedTuple):

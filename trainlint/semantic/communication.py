@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import frameworks, known
 from trainlint.semantic.facts import Call, Expr, Function, Module, Name
 from trainlint.semantic.values import External, Object, Unknown, Value, each
@@ -136,7 +137,7 @@ class Communication:
         return isinstance(self.inference.value(call.callee), Unknown) and bool(_NAMED.search(call.attr or ""))
 
 
-_NAMED = re.compile(r"barrier|sync|broadcast|gather|reduce|wait|recv|receive|scatter|collective", re.I)
+_NAMED = Pattern(r"barrier|sync|broadcast|gather|reduce|wait|recv|receive|scatter|collective", re.I)
 
 
 def _has_group(call: Call) -> bool:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import walk
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import (
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 COMPILE = "torch.compile"
 _SPEAKS = re.compile(rb"\bcompile\b")
-_TEST = re.compile(r"[\\/](?:tests?[\\/]|test_[^\\/]*$|conftest)")
+_TEST = Pattern(r"[\\/](?:tests?[\\/]|test_[^\\/]*$|conftest)")
 _NOT_TRACED = frozenset({"disable", "skip", "disallow_in_graph", "allow_in_graph", "ignore"})
 _CACHES: WeakKeyDictionary[object, dict[str, dict[int, tuple[Function, Expr]]]] = WeakKeyDictionary()
 

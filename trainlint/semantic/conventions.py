@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import external, known
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name, is_self
@@ -15,30 +16,30 @@ from trainlint.semantic.values import UNKNOWN, Batch, Object, Tensor, Unknown, V
 if TYPE_CHECKING:
     from trainlint.semantic.inference import Inference
 
-MODULE_NAME = re.compile(
+MODULE_NAME = Pattern(
     r"(?:^|_)(?:model|net|network|encoder|decoder|backbone|discriminator|generator|classifier|module|unet|vae|critic|actor|policy|student|teacher|net[dg]|ema)(?:_?[a-z0-9]{1,3})?$"
     r"|^(?:model|net|discriminator|generator|encoder|decoder)_\w{1,8}$|Model$|Net$|^[DG](?:_[A-Za-z]+)?$",
     re.I,
 )
-_DOES_WITH_MODULE = re.compile(
+_DOES_WITH_MODULE = Pattern(
     r"^_*(?:load|save|log|get|set|make|build|create|init|initiali[sz]e|export|register|watch|download|upload|push|publish"
     r"|wrap|unwrap|prepare|setup|compile|freeze|unfreeze|reset|update|sync|copy|clone|convert|find|list|delete|remove|add"
     r"|instantiate|construct|define|deploy|restore|resume|store|write|read|print|summari[sz]e|plot|count|check"
     r"|import|fetch|select|choose|parse|is|has|use|from|to|dump|quanti[sz]e|prune|broadcast|transfer|configure)_",
     re.I,
 )
-LOSS_NAME = re.compile(
+LOSS_NAME = Pattern(
     r"(?:^|_)(?:criterion|criteria|loss_?fn|loss_?func|loss_?function|lossfn|crit|objective)(?:_\w+)?$|^(?:loss_f|losser|get_loss|calc_loss|compute_loss)$|criterion",
     re.I,
 )
-OPTIMIZER_NAME = re.compile(r"(?:^|_)(?:optim|optimizer|optimiser|opt)(?:_\w+)?$|^optimizer", re.I)
-SCALER_NAME = re.compile(r"(?:^|_)(?:grad_?)?scaler$", re.I)
-SCHEDULER_NAME = re.compile(r"scheduler|(?:^|_)sched$", re.I)
-LOADER_NAME = re.compile(r"(?:^|_)(?:data_?)?loaders?(?:_\w+)?$|dataloader|(?:^|_)dl$|loader$", re.I)
-DATASET_NAME = re.compile(r"(?:^|_)data_?set(?:_\w+)?$|_ds$", re.I)
-DEVICE_NAME = re.compile(r"(?:^|_)(?:device|dev)$", re.I)
-OPTIONS_NAME = re.compile(r"^(?:args?|opts?|options|cfg|config|conf|hparams|flags|params|hp|hyp|settings)$", re.I)
-LOSS_VALUE = re.compile(r"(?:^|_)loss(?:es)?(?:_\w+)?$|^loss", re.I)
+OPTIMIZER_NAME = Pattern(r"(?:^|_)(?:optim|optimizer|optimiser|opt)(?:_\w+)?$|^optimizer", re.I)
+SCALER_NAME = Pattern(r"(?:^|_)(?:grad_?)?scaler$", re.I)
+SCHEDULER_NAME = Pattern(r"scheduler|(?:^|_)sched$", re.I)
+LOADER_NAME = Pattern(r"(?:^|_)(?:data_?)?loaders?(?:_\w+)?$|dataloader|(?:^|_)dl$|loader$", re.I)
+DATASET_NAME = Pattern(r"(?:^|_)data_?set(?:_\w+)?$|_ds$", re.I)
+DEVICE_NAME = Pattern(r"(?:^|_)(?:device|dev)$", re.I)
+OPTIONS_NAME = Pattern(r"^(?:args?|opts?|options|cfg|config|conf|hparams|flags|params|hp|hyp|settings)$", re.I)
+LOSS_VALUE = Pattern(r"(?:^|_)loss(?:es)?(?:_\w+)?$|^loss", re.I)
 
 
 def names_module(name: str) -> bool:
@@ -169,7 +170,7 @@ def narrowed(expr: Name, value: Value) -> Value:
     return value
 
 
-_HOLDS_MODULES = re.compile(
+_HOLDS_MODULES = Pattern(
     r"^(?:self|cls|args|cfg|config|ctx|state)$|trainer|runner|engine|solver|algo|system|accelerator|manager|experiment",
     re.I,
 )

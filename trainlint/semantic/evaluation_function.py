@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import autograd, evaluation
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Call, Constant, Context, Function, Name
@@ -18,13 +19,13 @@ _USES_AUTOGRAD = frozenset(
     "backward manual_backward grad enable_grad set_grad_enabled requires_grad_ retain_grad zero_grad vjp jvp jacobian "
     "hessian checkpoint".split()
 )
-_TRAINS = re.compile(
+_TRAINS = Pattern(
     r"(?:^|_)(?:train|fit|learn|optimi[sz]e|fine_?tune|attack|adapt)(?:_|$)|optimizer|update_(?:param|weight|model)",
     re.I,
 )
 # framework's steps, and what everything else of a program is called from
-_NOT_ALONE = re.compile(r"^(?:__\w+__|forward|training_step|main|run|cli|app|_main|start|experiment)$|_main$", re.I)
-_COMPILED = re.compile(r"jit|script|compile|vmap|enable_grad")
+_NOT_ALONE = Pattern(r"^(?:__\w+__|forward|training_step|main|run|cli|app|_main|start|experiment)$|_main$", re.I)
+_COMPILED = Pattern(r"jit|script|compile|vmap|enable_grad")
 
 
 def is_all_evaluation(script: Script, function: Function) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import growth, known
 from trainlint.semantic.facts import Call, Expr, Starred
 from trainlint.semantic.values import (
@@ -39,11 +40,11 @@ FOREIGN_ROOTS = frozenset(
 ARRAY_METHODS = frozenset(
     "item tolist mean sum max min std copy astype reshape transpose argmax argmin any all flatten".split()
 )
-MOVERS = re.compile(
+MOVERS = Pattern(
     r"(?:^|_)(?:to|move|put|send)_?(?:to_?)?(?:device|cuda|gpu)|cuda_?batch|batch_?to|^to_var$|^to_cuda", re.I
 )
-_LOSS_CLASS = re.compile(r"Loss(?:es)?$|Criterion$")
-_DEVICE_NAME = re.compile(r"(?:^|_)(?:device|dev|gpu|gpu_id|local_rank|rank|cuda)s?$", re.I)
+_LOSS_CLASS = Pattern(r"Loss(?:es)?$|Criterion$")
+_DEVICE_NAME = Pattern(r"(?:^|_)(?:device|dev|gpu|gpu_id|local_rank|rank|cuda)s?$", re.I)
 
 
 # ------------------------------------------------------------------------------------------------------------ roles

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Assign, Attribute, Call, Context, Expr, Import, Name, Sequence, Try
 from trainlint.semantic.walk import expressions
 
-_VERSION = re.compile(
+_VERSION = Pattern(
     r"version|^(?:IS_)?(?:TORCH|PT|PYTORCH)_?(?:\d|GE|GT|LT|LE|VER|AT_LEAST|BEFORE|AFTER)|torch_?(?:ge|gt|lt|le)_?\d",
     re.I,
 )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import loading
 from trainlint.semantic.contexts import dotted_name, is_self
 from trainlint.semantic.facts import (
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _MOST_MODULES = 60
 _DEEPEST = 6
-_HELD_OUT = re.compile(
+_HELD_OUT = Pattern(
     r"(?:^|[^a-z])(?:val|valid|validation|validate|test|testing|eval|evaluation|dev|holdout|unseen)(?:[^a-z]|$|set|loader|data|iter|dl)",
     re.I,
 )

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import libcst as cst
 from libcst import native  # type: ignore[attr-defined]  # compiled, without stubs
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import facts
 from trainlint.semantic.deep_stack import run_in_deep_stack
 from trainlint.semantic.facts import Expr, Statement
@@ -111,7 +112,7 @@ def _string(node: cst.SimpleString) -> facts.Constant:
     return facts.Constant(node, _evaluated(node.value))
 
 
-_PLAIN = re.compile(r"""(['"])[^'"\\\r\n]*\1""")
+_PLAIN = Pattern(r"""(['"])[^'"\\\r\n]*\1""")
 
 
 def _evaluated(literal: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import (
@@ -34,12 +35,12 @@ if TYPE_CHECKING:
 
 RARE, OFF, QUIET = "rare", "off", "quiet"
 
-_QUIET_NAME = re.compile(
+_QUIET_NAME = Pattern(
     r"(?:^|_)(?:log|print|verbose|debug|vis|visuali[sz]e|plot|dump|profil\w*|interval|display|should|sanity|save|report|"
     r"summary|checkpoint|freq|every|trace|inspect|stats?|show|draw|benchmark|dry_run|time_to|demo|bench)(?:_|$|ging|ger|s)",
     re.I,
 )
-_RANK_NAME = re.compile(
+_RANK_NAME = Pattern(
     r"(?:^|_)(?:rank|main_process|is_main|is_master|master|global_zero|is_distributed|distributed|primary)|rank$|is_main|is_master|RANK",
     re.I,
 )

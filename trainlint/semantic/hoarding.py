@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import (
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 _JOINS = frozenset({"cat", "stack", "concat", "concatenate", "vstack", "hstack", "pad_sequence"})
-_STRINGS = re.compile(r"path|name|file|text|caption|sentence|meta|string|(?:^|_)ids?$|uid|key|url|title|info", re.I)
+_STRINGS = Pattern(r"path|name|file|text|caption|sentence|meta|string|(?:^|_)ids?$|uid|key|url|title|info", re.I)
 
 
 def kept_as_is(script: Script, feed: Feed) -> Iterator[tuple[Expr, Expr]]:

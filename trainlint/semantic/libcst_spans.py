@@ -5,7 +5,6 @@ libcst's PositionProvider notes every node, row and column, which costs several 
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -14,6 +13,7 @@ from typing import Any, cast
 
 import libcst as cst
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic.deep_stack import run_in_deep_stack
 from trainlint.semantic.facts import Parameter, Record
 from trainlint.semantic.syntax import ParseError, without_lone_returns
@@ -166,7 +166,7 @@ def _is_trivia(token: str) -> bool:
 
 
 # What libcst reads and does not keep: a byte order mark, and form feeds or joined rows where a statement begins.
-_DROPPED = re.compile("\ufeff|[ \t\f]+|\\\\(?:\r\n?|\n)")
+_DROPPED = Pattern("\ufeff|[ \t\f]+|\\\\(?:\r\n?|\n)")
 
 
 class _Shifts:

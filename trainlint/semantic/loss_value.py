@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.facts import Assign, Attribute, Call, Expr, Name, Subscript
 from trainlint.semantic.facts import Operator as OperatorRecord
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 _SCALING = frozenset("mul mul_ div div_ multiply divide true_divide sum nansum scale_loss weighted".split())
-_CONTRASTIVE = re.compile(r"contrast|nce|clip_?loss|siglip|triplet|cosent|ntxent|arcface|cosine", re.I)
-_MEAN_LOSSES = re.compile(
+_CONTRASTIVE = Pattern(r"contrast|nce|clip_?loss|siglip|triplet|cosent|ntxent|arcface|cosine", re.I)
+_MEAN_LOSSES = Pattern(
     r"^(?:cross_entropy|nll_loss|mse_loss|l1_loss|smooth_l1_loss|huber_loss|binary_cross_entropy|binary_cross_entropy_with_logits|"
     r"soft_margin_loss|multilabel_soft_margin_loss|kl_div|poisson_nll_loss|gaussian_nll_loss)$"
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic.contexts import is_self
 from trainlint.semantic.facts import Attribute, Call, Class, Expr, Function, Name
 from trainlint.semantic.values import External, Items, Object, Table, Unknown, Value, constant, each
@@ -12,8 +12,8 @@ from trainlint.semantic.values import External, Items, Object, Table, Unknown, V
 if TYPE_CHECKING:
     from trainlint.semantic.inference import Inference
 
-_DROPOUT = re.compile(r"^(?:Alpha|FeatureAlpha)?Dropout(?:[123]d)?$|^RReLU$")
-_NORM = re.compile(r"^(?:Lazy)?BatchNorm[123]d$|^SyncBatchNorm$")
+_DROPOUT = Pattern(r"^(?:Alpha|FeatureAlpha)?Dropout(?:[123]d)?$|^RReLU$")
+_NORM = Pattern(r"^(?:Lazy)?BatchNorm[123]d$|^SyncBatchNorm$")
 _DEEPEST = 8
 
 

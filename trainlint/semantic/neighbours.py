@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic.locating import Locator
 
 _LARGEST_FAMILY = 200  # files that are looked at for callers of one file, nearest first
@@ -229,7 +230,7 @@ _ASKED = frozenset({b"train", b"eval", b"backward"})
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
 )
-_NAME = re.compile(r"(?:^|,)\s*([\w.*]+)")
+_NAME = Pattern(r"(?:^|,)\s*([\w.*]+)")
 
 
 def import_lines(data: bytes) -> Iterator[tuple[str, tuple[str, ...]]]:

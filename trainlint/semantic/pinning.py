@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import frameworks, loading
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import is_self
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 PINNED, PAGEABLE = "pinned", "pageable"
 
-_ACCELERATED = re.compile(r"cuda|gpu|accel|device|is_available", re.I)
+_ACCELERATED = Pattern(r"cuda|gpu|accel|device|is_available", re.I)
 # tensor methods whose result shares the memory of their tensor, and container methods that hand on what they hold
 _VIEWS = frozenset(
     "view reshape unsqueeze squeeze permute transpose t flatten detach view_as "

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Place
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import facts
 from trainlint.semantic.facts import Record
 from trainlint.semantic.syntax import BYTE_ORDER_MARK, split_rows
@@ -89,7 +90,7 @@ def _ast_span(record: Record, rows: Sequence[str]) -> tuple[int, int, int, int]:
     return start.lineno, start.col_offset, end.end_lineno, end.end_col_offset
 
 
-_CASE = re.compile(r"[ \t\f]*(?=case\b)")
+_CASE = Pattern(r"[ \t\f]*(?=case\b)")
 
 
 def _case_keyword(pattern: ast.pattern, rows: Sequence[str]) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import known
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name, is_self
@@ -52,28 +53,28 @@ _RANK_VARIABLES = frozenset(
     "RANK LOCAL_RANK SLURM_PROCID SLURM_LOCALID OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_LOCAL_RANK PMI_RANK "
     "NODE_RANK".split()
 )
-_RANK = re.compile(
+_RANK = Pattern(
     r"^_*(?:(?:ddp|dist|mpi|my|cur|current|this|global|local|node|world|process|proc|dp)_?)*rank$|^(?:local_)?process_index$",
     re.I,
 )
-_LEADER = re.compile(
+_LEADER = Pattern(
     r"^_?(?:is_|i_am_|am_i_)?(?:local_|global_|world_)?(?:main|master|leader|chief|primary)(?:_?(?:process|proc|node|rank|worker))?$"
     r"|is_(?:local_)?(?:main|master|leader|chief|primary)|main_proc(?:ess)?$|(?:is_)?global_zero|(?:is_)?rank_?(?:zero|0)$",
     re.I,
 )
 # wider, for silence: whatever has to do with the choice of a process
-_ANY_RANK = re.compile(
+_ANY_RANK = Pattern(
     r"(?:^|_)rank|rank(?:$|_)|RANK|main_?proc|is_main|master|leader|chief|global_?zero|primary|process_index|process_id|procid"
     r"|^rank0|zero_rank|host_id|is_first|node_id",
     re.I,
 )
-_MANY = re.compile(
+_MANY = Pattern(
     r"distributed|(?:^|_)(?:ddp|fsdp|dist)(?:_|$)|is_initialized|world_?size|multi_?(?:gpu|process|node)|n_?gpus?$",
     re.I,
 )
-_CARD = re.compile(r"^_?(?:gpu|gpu_?id|device_?id|card|proc|pid|worker_id|local_id|device)$", re.I)
-_ONLY_DECORATOR = re.compile(r"rank_?(?:zero|0)|master_only|main_process|only_main|is_main|leader_only", re.I)
-_ORDERS = re.compile(
+_CARD = Pattern(r"^_?(?:gpu|gpu_?id|device_?id|card|proc|pid|worker_id|local_id|device)$", re.I)
+_ONLY_DECORATOR = Pattern(r"rank_?(?:zero|0)|master_only|main_process|only_main|is_main|leader_only", re.I)
+_ORDERS = Pattern(
     r"first|main|master|leader|zero|rank", re.I
 )  # `with main_process_first():`, whatever is in it runs in turns
 _DEEPEST = 5
@@ -549,7 +550,7 @@ class Ranks:
         return False
 
 
-_OWN = re.compile(r"getpid|uuid|tempfile|mkdtemp|mkstemp|BytesIO|buffer|shard|worker|gpu|hostname|proc", re.I)
+_OWN = Pattern(r"getpid|uuid|tempfile|mkdtemp|mkstemp|BytesIO|buffer|shard|worker|gpu|hostname|proc", re.I)
 
 
 def _owner(context: Context) -> int:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.facts import Call, Compare, Constant, Context, Expr, FString, Name, Operator
 from trainlint.semantic.guards import RARE
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 SCALER_WORD = re.compile(rb"[Ss]caler")
-_PRECISION = re.compile(r"amp|scaler|half|fp16|float16|precision|mixed", re.I)
-_ACCUMULATES = re.compile(r"accum", re.I)
+_PRECISION = Pattern(r"amp|scaler|half|fp16|float16|precision|mixed", re.I)
+_ACCUMULATES = Pattern(r"accum", re.I)
 _LOOKS = frozenset(
     "norm abs mean max min std var sum square pow item get_total_norm vector_norm _foreach_norm add_histogram "
     "histogram".split()

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import known, loading
 from trainlint.semantic.contexts import is_self
 from trainlint.semantic.facts import Attribute, Call, Class, Constant, Expr, For, Function, Module, Name, While
@@ -17,11 +18,11 @@ from trainlint.semantic.values import Const, Object, Routine, Type, Unknown, Val
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_RANK = re.compile(r"rank|world|replica|shard|split_by|process_index|num_processes|by_node|partition", re.I)
+_RANK = Pattern(r"rank|world|replica|shard|split_by|process_index|num_processes|by_node|partition", re.I)
 _RANK_BYTES = re.compile(rb"get_rank|world_size|[\"']RANK|num_replicas|local_rank|shard\(|by_node")
 _PLAIN_SAMPLERS = ("RandomSampler", "SequentialSampler", "WeightedRandomSampler", "SubsetRandomSampler")
 _SET_EPOCH = re.compile(rb"(?<!def )set_epoch")
-_SINGLE = re.compile(r"dist|ddp|world|rank|multi|gpus|nprocs|num_processes|fsdp|parallel|initialized", re.I)
+_SINGLE = Pattern(r"dist|ddp|world|rank|multi|gpus|nprocs|num_processes|fsdp|parallel|initialized", re.I)
 _DEEPEST = 5
 
 
@@ -182,8 +183,8 @@ def calls_set_epoch(script: Script, modules: list[Module]) -> bool:
     return any(neighbours.speaks(path, _SET_EPOCH) for path in paths)
 
 
-_PART = re.compile(r"worker|rank|world|shard|split_by|replica|partition|process_index", re.I)
-_STREAM = re.compile(r"data|source|stream|iterable|loader|pipe|gen(?:erator)?$|base|inner|env|buffer|queue", re.I)
+_PART = Pattern(r"worker|rank|world|shard|split_by|replica|partition|process_index", re.I)
+_STREAM = Pattern(r"data|source|stream|iterable|loader|pipe|gen(?:erator)?$|base|inner|env|buffer|queue", re.I)
 
 
 def splits_itself(script: Script, cls: Class, method: Function) -> bool:

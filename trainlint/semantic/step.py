@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import conventions
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name
@@ -71,7 +72,7 @@ _IN_PLACE = frozenset({"clamp_", "mul_", "div_", "clip_"})
 _HARMLESS = frozenset({"isnan", "isinf", "isfinite", "detach_", "requires_grad_", "size", "dim", "numel", "append"})
 _COLLECTIVE = ("torch.distributed.", "horovod.", "deepspeed.")
 # names of calls that cannot be followed and may clear, fill or use gradients
-_MAY_TRAIN = re.compile(
+_MAY_TRAIN = Pattern(
     r"zero_?grads?|(?:clear|reset|clean)_?grads?|optimi[sz]e|backward|train_?(?:on_)?(?:step|batch)|update_?(?:param|weight|model)|(?:run|do|forward)_?step|_step_and_",
     re.I,
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from trainlint.patterns_on_use import Pattern
+
 BYTE_ORDER_MARK = "\ufeff"
 
 MAX_DEPTH = 500
@@ -63,7 +65,7 @@ def refuse_null_bytes(text: str) -> None:
 _MAX_BRACKETS = 200  # CPython's own bound
 _MAX_OPERATORS = 4 * MAX_DEPTH  # an estimate from above: operators in one row need not nest
 
-_TOKEN = re.compile(
+_TOKEN = Pattern(
     r"""
     (?P<words> [^'"\#()\[\]{},;.+\-*/%@&|^~<>=!\r\n]* )
     (?: (?P<skip> \#[^\r\n]*
@@ -79,7 +81,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_WORD_OPERATOR = re.compile(r"\b(?:and|await|else|if|lambda|not|or)\b")
+_WORD_OPERATOR = Pattern(r"\b(?:and|await|else|if|lambda|not|or)\b")
 
 
 def refuse_deep_text(text: str) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import transfers
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Assign, Call, Expr, For, Name, Operator, Statement, While
@@ -24,7 +25,7 @@ _WAITS = frozenset(
     "item cpu numpy tolist synchronize nonzero nms batched_nms unique masked_select wait barrier "
     "elapsed_time result join".split()
 )
-_SPEAKS_OF_WAITING = re.compile(r"sync|wait|block_until", re.I)
+_SPEAKS_OF_WAITING = Pattern(r"sync|wait|block_until", re.I)
 _READS = frozenset({"float", "int", "bool", "print", "str"})
 _DEEPEST = 4
 

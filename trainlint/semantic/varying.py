@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import loading, walk
 from trainlint.semantic.facts import Call, Expr, Function, Module, Name, Operator, Sequence, Slice, Subscript
 from trainlint.semantic.origins import origins
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 _SPEAKS = re.compile(rb"interpolate|randint|randrange|random\.|pad_sequence")
 _CONVOLVES = re.compile(rb"[Cc]onv[123]d|torchvision|timm|resnet|unet", re.I)
-_DRAWS = re.compile(
+_DRAWS = Pattern(
     r"^(?:random\.(?:choice|choices|randint|randrange|uniform|sample|random)|numpy\.random\.\w+|torch\.(?:randint|rand))$"
 )
 _RESIZES = frozenset(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import (
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.inference import Inference
 
 _ASKS = frozenset({"hasattr", "getattr", "find_spec", "try_import"})
-_VERSION = re.compile(
+_VERSION = Pattern(
     r"(?:^|_)versions?(?:_|$)|version$|^Version|^TORCH_(?:MAJOR|MINOR|\d)|pt_?2|torch_?(?:2|1_)|(?:greater|less)_than_\d",
     re.I,
 )

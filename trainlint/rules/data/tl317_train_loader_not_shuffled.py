@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import rewrites
 from trainlint.rules.data.supposing import new_codes
 from trainlint.rules.rule import Hit, Note, Rewrite, Rule
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 _SORTED = ("ImageFolder", "DatasetFolder")
-_ORDERED = re.compile(
+_ORDERED = Pattern(
     r"series|window|sequen|forecast|temporal|stream|stateful|bptt|video|frames?(?:set|data)|stock|weather|replay", re.I
 )
-_STATE = re.compile(r"hidden|hid\b|memory|memories|states?$|carry|mems?$|^h$|^h0$|^hc$|_state$", re.I)
+_STATE = Pattern(r"hidden|hid\b|memory|memories|states?$|carry|mems?$|^h$|^h0$|^hc$|_state$", re.I)
 
 
 class TrainLoaderNotShuffled(Rule):

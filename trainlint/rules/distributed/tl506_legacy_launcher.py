@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic.facts import Call
 from trainlint.semantic.fallbacks import depends_on_version
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
-_LAUNCH = re.compile(r"(?<![\w.])torch\.distributed\.launch(?![\w.])|torch/distributed/launch\.py")
+_LAUNCH = Pattern(r"(?<![\w.])torch\.distributed\.launch(?![\w.])|torch/distributed/launch\.py")
 _READS_ENVIRONMENT = re.compile(rb"LOCAL_RANK")
 _DEEPSPEED = re.compile(rb"deepspeed")
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.loop import mode_rewrites
 from trainlint.rules.rule import Hit, Note, Rule
@@ -17,11 +18,11 @@ from trainlint.semantic.values import UNKNOWN, Batch, Tensor
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_SMOKE_TEST = re.compile(
+_SMOKE_TEST = Pattern(
     r"^_?test_|^main_test$|^demo$|^benchmark|bench|profile|sanity|smoke|update_bn|calibrat|recalib|warm_?up|precise_bn",
     re.I,
 )
-_MONTE_CARLO = re.compile(r"mc_?drop|monte_?carlo|uncertain|bayes|stochastic|ensemble_dropout", re.I)
+_MONTE_CARLO = Pattern(r"mc_?drop|monte_?carlo|uncertain|bayes|stochastic|ensemble_dropout", re.I)
 
 
 class MissingEvalMode(Rule):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import frameworks
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook", "register_backward_hook")
 # loops that start training anew on each turn
-_ANEW = re.compile(
+_ANEW = Pattern(
     r"fold|task|seed|trial|restart|client|round|phase|stage|cycle|session|generation|population|ensemble|member|config|domain|"
     r"(?:^|_)(?:lr|lrs|rate|rates|run|runs|exp|experiment|experiments|split|splits|level|layer|param|params|model|models|net|nets)(?:_|$)",
     re.I,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import frameworks
@@ -24,7 +25,7 @@ _HORIZONS = {
     "PolynomialLR": (1, "total_iters"),
     "LinearLR": (3, "total_iters"),
 }
-_EPOCHS = re.compile(r"(?:^|[._])(?:n_?|num_?|max_?|total_?)?epoch(?:e?s)?$|(?:^|[._])(?:passes|rounds)$", re.I)
+_EPOCHS = Pattern(r"(?:^|[._])(?:n_?|num_?|max_?|total_?)?epoch(?:e?s)?$|(?:^|[._])(?:passes|rounds)$", re.I)
 
 
 class SchedulerUnitMismatch(Rule):

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe, rewrites
 from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import walk
@@ -24,7 +25,7 @@ _FUNCTION_OF = {
     "torch.nn.Dropout3d": "dropout3d",
     "torch.nn.AlphaDropout": "alpha_dropout",
 }
-_MEANT = re.compile(
+_MEANT = Pattern(
     r"mc_?drop|monte_?carlo|bayes|uncertain|stochastic_?depth|always_?on|augment|corrupt|^noise|perturb", re.I
 )
 

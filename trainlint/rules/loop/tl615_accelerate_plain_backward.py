@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rewrite, Rule
 from trainlint.semantic import frameworks, walk
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
-_NAMES = re.compile(r"accelerat|fabric|distributed|hub", re.I)
+_NAMES = Pattern(r"accelerat|fabric|distributed|hub", re.I)
 
 
 class AcceleratePlainBackward(Rule):

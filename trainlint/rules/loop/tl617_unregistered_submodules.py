@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import rewrites
 from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import walk
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 # layers of torch that hold parameters or running statistics
-_HOLDS = re.compile(
+_HOLDS = Pattern(
     r"Linear|Conv|Norm|LSTM|GRU|RNN|Embedding|Attention|Transformer|PReLU|Bilinear|Sequential|ModuleList|ModuleDict"
 )
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Attribute, Call, Expr, Module, Name
@@ -21,17 +22,17 @@ _SEEDS = {
     "numpy.random.seed": "numpy",
     "random.seed": "random",
 }
-_ALL = re.compile(r"(?:^|[._])(?:seed_everything|set_seed|seed_all|set_random_seed|set_determinism|fix_seed)s?$")
+_ALL = Pattern(r"(?:^|[._])(?:seed_everything|set_seed|seed_all|set_random_seed|set_determinism|fix_seed)s?$")
 _RANDOM_TEXT = re.compile(rb"random|seed")
 # what draws from the global streams
-_NUMPY = re.compile(
+_NUMPY = Pattern(
     r"^numpy\.random\.(?:rand|randn|randint|random|random_sample|choice|shuffle|permutation|uniform|normal|beta|binomial|poisson|"
     r"exponential|gamma|standard_normal|multivariate_normal|dirichlet|laplace|triangular|ranf|sample)$"
 )
-_RANDOM = re.compile(
+_RANDOM = Pattern(
     r"^random\.(?:random|randint|randrange|choice|choices|shuffle|sample|uniform|gauss|normalvariate|betavariate|expovariate|triangular|getrandbits)$"
 )
-_TORCH = re.compile(
+_TORCH = Pattern(
     r"^torch\.(?:rand|randn|randint|randperm|normal|bernoulli|multinomial|rand_like|randn_like|randint_like)$"
     r"|^torch\.nn\.(?:Linear|Conv\d?d?|Embedding|LSTM|GRU|Dropout\d?d?)"
 )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import rewrites
 from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import known, walk
@@ -21,7 +22,7 @@ _USES_ALL = frozenset(
     "children named_children modules named_modules _modules __dict__ getattr vars get_submodule __getattr__ "
     "state_dict_keys fuse_modules".split()
 )
-_NO_PARAMETERS = re.compile(
+_NO_PARAMETERS = Pattern(
     r"ReLU|GELU|SiLU|Tanh|Sigmoid|Softmax|Identity|Flatten|Dropout|Pool|Upsample|PixelShuffle|ELU|Loss|Pad"
 )
 _PURE = frozenset({"int", "float", "len", "max", "min", "round", "sum", "abs", "range", "tuple", "list"})

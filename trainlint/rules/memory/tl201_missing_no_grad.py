@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.memory import no_grad
 from trainlint.rules.rule import Hit, Note, Rewrite, Rule
@@ -15,7 +16,7 @@ from trainlint.semantic.loops import BatchLoop
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_SMOKE_TEST = re.compile(r"^_?test(?:_|$)|^main_test$|^demo$|^benchmark", re.I)
+_SMOKE_TEST = Pattern(r"^_?test(?:_|$)|^main_test$|^demo$|^benchmark", re.I)
 
 
 class MissingNoGrad(Rule):

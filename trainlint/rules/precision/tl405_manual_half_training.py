@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic.bindings import lookup
@@ -152,7 +153,7 @@ class ManualHalfTraining(Rule):
 
 
 _BACKWARD = re.compile(rb"backward")
-_ASIDE = re.compile(r"eval|test|infer|predict|export|demo|valid|resume", re.I)
+_ASIDE = Pattern(r"eval|test|infer|predict|export|demo|valid|resume", re.I)
 
 
 def _before(first: Call, second: Call) -> bool:

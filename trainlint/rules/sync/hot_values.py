@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic.environments import goes_to_environment, is_once_per_episode
 from trainlint.semantic.facts import Call, Context, Expr, Record
 from trainlint.semantic.heat import Hot
@@ -45,8 +46,8 @@ def _yields_parameters(script: Script, iterated: Expr) -> bool:
     return False
 
 
-_DECODER = re.compile(r"generat|decode|beam|sample|translate|greedy|infer_step|predict_next|autoregress", re.I)
-_END = re.compile(r"eos|end_?of|stop|sep_token|end_token|done", re.I)
+_DECODER = Pattern(r"generat|decode|beam|sample|translate|greedy|infer_step|predict_next|autoregress", re.I)
+_END = Pattern(r"eos|end_?of|stop|sep_token|end_token|done", re.I)
 
 
 def decodes(script: Script, call: Expr, hot: Hot) -> bool:
@@ -68,7 +69,7 @@ def innermost_loop(context: Context) -> Context | None:
     return None
 
 
-def _mentions(expr: Expr, pattern: re.Pattern[str]) -> bool:
+def _mentions(expr: Expr, pattern: Pattern) -> bool:
     stack: list[Expr] = [expr]
     while stack:
         current = stack.pop()

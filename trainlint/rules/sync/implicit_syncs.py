@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.semantic import walk
 from trainlint.semantic.facts import (
@@ -39,7 +40,7 @@ _SINKS = frozenset(
     "add_scalar add_scalars set_postfix set_postfix_str set_description log_metric log_metrics write_scalar log_scalar "
     "report_scalar".split()
 )
-_SINK_OWNERS = re.compile(r"wandb|mlflow|neptune|comet|writer|tensorboard|aim|clearml|swanlab|tb", re.I)
+_SINK_OWNERS = Pattern(r"wandb|mlflow|neptune|comet|writer|tensorboard|aim|clearml|swanlab|tb", re.I)
 
 
 def find(script: Script) -> Iterator[tuple[Expr, str]]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Rule
 from trainlint.semantic.facts import Call
@@ -14,7 +15,7 @@ from trainlint.semantic.work import FORWARD
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_BENCHMARK = re.compile(r"bench|profil|latency|throughput|timeit|speed|time_sync|measure|timing", re.I)
+_BENCHMARK = Pattern(r"bench|profil|latency|throughput|timeit|speed|time_sync|measure|timing", re.I)
 
 
 class ExplicitSyncInHotLoop(Rule):
