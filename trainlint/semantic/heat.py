@@ -39,6 +39,7 @@ class Heat:
         self.loops = loops
         self.guards = guards
         self._functions: dict[int, Hot | Cold] = {}
+        self._cold: dict[int, Cold] = {}  # as far as the question that is being answered goes
         self._active: set[int] = set()
 
     def hot(self, record: Record) -> Hot | None:
@@ -72,7 +73,7 @@ class Heat:
     def function(self, function: Function) -> Hot | Cold:
         """Whether a function is entered from hot code."""
         key = id(function)
-        found = self._functions.get(key)
+        found = self._functions.get(key) or self._cold.get(key)
         if found is not None:
             return found
         if key in self._active:
@@ -82,8 +83,15 @@ class Heat:
             found = self._function(function)
         finally:
             self._active.discard(key)
-        if isinstance(found, Hot) or not self._active:
+        if isinstance(found, Hot):
             self._functions[key] = found
+        else:
+            # found while others are being asked: it may be hot through one of them, and that one is not hot through it
+            self._cold[key] = found
+        if not self._active:
+            if isinstance(found, Cold):
+                self._functions.update(self._cold)  # nothing that leads here is hot
+            self._cold.clear()
         return found
 
     def _entered_by(self, cls: Class) -> Iterator[WithItem]:
