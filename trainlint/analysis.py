@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from trainlint.settings import Settings
 
 
-# Characters of a project's files whose facts are kept for the files that come after; some 60 bytes each.
-_MOST_TEXT = 4_000_000
+# Characters of a project's files whose facts are kept for the files that come after; some 20 bytes each, and as much again
+# for what was asked about them.
+_MOST_TEXT = 40_000_000
 
 _PYTHON_2_EXCEPT = re.compile(r"\s*except\s[^#'\"]*,\s*[a-z_]\w*\s*:")
 
@@ -61,6 +62,14 @@ class Analysis:
 
     def _check(self, source: Source, rules: Sequence[Rule]) -> list[Finding]:
         script, tree = self._script(source)
+        try:
+            return self._ask(source, script, tree, rules)
+        finally:
+            if tree is None:
+                script.project.forget(script.module)
+            script.project.forget_all()
+
+    def _ask(self, source: Source, script: Script, tree: cst.Module | None, rules: Sequence[Rule]) -> list[Finding]:
         raws = [Raw(rule, hit, statement_of(script.module, hit.record)) for rule in rules for hit in rule.check(script)]
         if not raws:
             return []

@@ -24,7 +24,7 @@ def main() -> None:
     """The console script."""
     import gc
 
-    gc.set_threshold(50_000, 20, 50)  # facts are made by the hundred thousand and live long: look at them less often
+    gc.disable()  # facts are made by the hundred thousand and live long; `analysis` collects when it lets go of them
     try:
         run()
     except SystemExit as end:

@@ -11,9 +11,9 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from trainlint.semantic import from_ast
+from trainlint.semantic import from_ast, nodes
 from trainlint.semantic.contexts import link
-from trainlint.semantic.facts import Class, Function, Module
+from trainlint.semantic.facts import Class, Function, Module, Statement
 from trainlint.semantic.locating import Locator
 from trainlint.semantic.neighbours import Neighbours
 from trainlint.semantic.syntax import ParseError
@@ -56,6 +56,7 @@ class Project:
         self._modules: dict[str, Module | None] = {}
         self._texts: dict[str, str] = {}
         self._trees: dict[str, Any] = {}
+        self._recalled: list[Module] = []
 
     def emptied(self) -> Project:
         """The same project without its modules: what is known of files and imports is kept, the memory is given back."""
@@ -107,9 +108,26 @@ class Project:
         self._texts[path] = text
         try:
             body = from_ast.lower(from_ast.parse(text, path))
-            return link(path, body, self.module_name(path))
+            module = link(path, body, self.module_name(path))
         except (ParseError, RecursionError):
             return None
+        self.forget(module)
+        return module
+
+    def forget(self, module: Module) -> None:
+        """Lets go of the nodes behind a module's records; they come back when one is asked for."""
+        text, path = self._texts[module.path], module.path
+
+        def again() -> tuple[Statement, ...]:
+            self._recalled.append(module)
+            return from_ast.lower(from_ast.parse(text, path))
+
+        nodes.forget(module, again)
+
+    def forget_all(self) -> None:
+        """As `forget`, for all modules whose nodes have come back."""
+        while self._recalled:
+            self.forget(self._recalled.pop())
 
     def loaded(self) -> list[Module]:
         return [module for module in self._modules.values() if module is not None]
