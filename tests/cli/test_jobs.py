@@ -112,9 +112,11 @@ def test_results_are_the_same(both: tuple[list[FileResult], list[FileResult]]) -
 
 
 def test_the_command_says_the_same(command: Any, tree: Path) -> None:
-    one = command("check", "--jobs", "1", "-v", cwd=tree)
+    one = command("check", "--jobs", "1", "-v", "--no-cache", cwd=tree)
     two = command("check", "--jobs", "2", "-v", cwd=tree)
+    remembered = command("check", "--jobs", "1", "-v", cwd=tree)
     assert (two.stdout, two.stderr, two.returncode) == (one.stdout, one.stderr, 1)
+    assert (remembered.stdout, remembered.stderr) == (one.stdout, one.stderr)
     assert "TL401" in one.stdout
 
 
