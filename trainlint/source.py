@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _NO_MASKS: Mapping[int, str] = {}
 
@@ -68,6 +68,11 @@ class Source:
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Source does not change: {name}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it goes from one process to another."""
+        fields = (self.path, self.text, self.encoding, self.newline, self.cells, self.masked, self.bom)
+        return Source, fields
 
     def __repr__(self) -> str:
         return f"<source {self.path}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from trainlint.cli.failure import Failure, fault, note, warn
@@ -40,6 +40,7 @@ DEFAULTS: dict[str, Any] = {
     "exclude": (),
     "force_exclude": False,
     "no_cache": False,
+    "jobs": 0,
     "why": None,
     "profile_rules": False,
     "quiet": False,
@@ -148,7 +149,11 @@ def _targets(paths: tuple[str, ...], options: dict[str, Any], configuration: Con
 def _run(targets: list[Target], options: dict[str, Any]) -> list[FileResult]:
     from trainlint.cli.progress import with_progress
 
-    results = list(with_progress(checked(targets, options), len(targets)))
+    going = checked(targets, options)
+    try:
+        results = list(with_progress(going, len(targets)))
+    finally:
+        going.close()  # interrupted: no other process goes on
     for result in results:
         say_fault(result)
     if options["verbose"]:
@@ -158,15 +163,24 @@ def _run(targets: list[Target], options: dict[str, Any]) -> list[FileResult]:
     return results
 
 
-def checked(targets: list[Target], options: dict[str, Any]) -> Iterable[FileResult]:
+def checked(targets: list[Target], options: dict[str, Any]) -> Generator[FileResult, None, None]:
     """The results of all files, from the cache where it knows them."""
-    from trainlint.engine import check_targets
+
+    def check(left: list[Target]) -> Iterable[FileResult]:
+        if options["jobs"] == 1 or len(left) < 2:
+            from trainlint.engine import check_targets
+
+            return check_targets(left)
+        from trainlint.parallel import check_parallel
+
+        return check_parallel(left, options["jobs"])
 
     if options["no_cache"] or all(target.data is not None for target in targets):
-        return check_targets(targets)
-    from trainlint.cache import check_with_cache
+        yield from check(targets)
+    else:
+        from trainlint.cache import check_with_cache
 
-    return check_with_cache(targets, check_targets, note if options["verbose"] else None)
+        yield from check_with_cache(targets, check, note if options["verbose"] else None)
 
 
 def _profiled(targets: list[Target], options: dict[str, Any]) -> list[FileResult]:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from trainlint.cli.check import check
-from trainlint.cli.options import Codes, Line, Names, TorchVersion
+from trainlint.cli.options import Codes, Jobs, Line, Names, TorchVersion
 from trainlint.settings import PLATFORMS
 
 _FORMATS = ("text", "concise", "json")
@@ -54,6 +54,9 @@ _FORMATS = ("text", "concise", "json")
 @click.option("--exclude", type=Names(), multiple=True, help="Patterns of files not to check, besides those excluded.")
 @click.option("--force-exclude", is_flag=True, help="Exclude files also when they are named.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
+@click.option(
+    "-j", "--jobs", type=Jobs(), default="auto", show_default=True, help="Processes to check on; auto: as many as pay."
+)
 @click.option("--why", type=Line(), help="Say what is known of this line and why it is found or not, and stop.")
 @click.option("--profile-rules", is_flag=True, help="Show on stderr what CPU time each rule took.")
 @click.option("-q", "--quiet", is_flag=True, help="Print findings only.")

@@ -68,3 +68,17 @@ class Line(_ParamType):
         if match is None or int(match[3]) < 1:
             self.fail(f"{value!r} names no line; write FILE:LINE, in a notebook FILE:CELL:LINE", param, ctx)
         return match[1], int(match[2]) if match[2] else None, int(match[3])
+
+
+class Jobs(_ParamType):
+    """ "4" -> 4; "auto" -> 0"""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value).strip().lower()
+        if text == "auto":
+            return 0
+        if not re.fullmatch(r"[0-9]{1,3}", text):
+            self.fail(f'{value!r} is no number of processes; write one such as 4, or "auto"', param, ctx)
+        return int(text)
