@@ -150,5 +150,5 @@ def _layout(source: Source) -> _Layout:
             starts = name == "NEWLINE" or (starts and name in _BETWEEN)
     except (tokenize.TokenError, SyntaxError):
         raise NoFix from None
-    found = [step for _, step in steps]
-    return _Layout(max(found, key=found.count) if found else "    ", steps, kept, statements)
+    counts = Counter(step for _, step in steps)
+    return _Layout(max(counts, key=counts.__getitem__) if counts else "    ", steps, kept, statements)
