@@ -337,7 +337,10 @@ def add_argument(site: Site, call: cst.Call, *contents: str) -> list[Change]:
         return [site.insert(start, f"{content}, ")]
     start, end = site.span(args[-1])
     comma = isinstance(args[-1].comma, cst.Comma)
-    own_rows = _starts_row(text, start) and (len(args) == 1 or _starts_row(text, site.span(args[-2])[0]))
+    starts = [_starts_row(text, site.span(a)[0]) for a in args]
+    own_rows = starts[-1] and all(starts[1:])
+    if own_rows and len(args) > 1 and not comma and text[end : end + 1] == ")":  # the bracket closes in the last row
+        return [site.insert(end, "".join(f",{_newline_and(site, start)}{one}" for one in contents))]
     if comma:
         end = _after(text, end, ",")
     if own_rows and _ends_row(text, end):

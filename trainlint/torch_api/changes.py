@@ -66,7 +66,7 @@ class Fix(NamedTuple):
     `reduction` writes `reduction=` for literal `size_average=` and `reduce=`; see `reduction_of`.
     `name-arguments` gives the arguments passed by position the `names`.
     `by-keyword` passes the row's `argument`, which stands at its `position`, by name; `value` arguments follow it.
-    `unwrap`: `f(x)` becomes `x`; one argument only. `item`: `x.data[0]` becomes `x.item()`. `next`: `it.next()` becomes
+    `unwrap`: `f(x)` becomes `x`, or `x.detach()`. `item`: `x.data[0]` becomes `x.item()`. `next`: `it.next()` becomes
     `next(it)`.
     """
 
