@@ -440,7 +440,26 @@ def remove_statement(site: Site) -> list[Change]:
         comment = text[end : row_end(text, end)].lstrip()
         if re.match(r"#\s*(?:expect|trainlint|noqa|type:|fmt:|pylint)", comment) is None:
             return [Change(start, end + len(text[end : row_end(text, end)]) - len(comment), "")]
-    return [Change(row_start(text, start), next_row(text, end), "")]
+    first = block.body[0] is line and isinstance(block, cst.IndentedBlock)
+    start = row_start(text, start)
+    return [Change(start, over_blank_rows(text, start, next_row(text, end), first), "")]
+
+
+def over_blank_rows(text: str, start: int, end: int, first: bool = False) -> int:
+    """The end of the blank rows that go with rows: those that would make the gap wider than it was on either side, and of
+    what a block or the file begins with all of them."""
+    above = below = 0
+    row = start
+    while row > 0 and not text[row_above(text, row) : row].strip():
+        row = row_above(text, row)
+        above += 1
+    rows = [end]
+    while rows[-1] < len(text) and not text[rows[-1] : row_end(text, rows[-1])].strip():
+        rows.append(next_row(text, rows[-1]))
+        below += 1
+    if row == 0 or (first and not above and not text[row_above(text, row) : row].lstrip().startswith("#")):
+        return rows[-1]
+    return rows[min(above, below)]
 
 
 def statement_before(site: Site, condition: str | None, line: str) -> list[Change]:
