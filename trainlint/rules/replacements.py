@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,8 @@ def rewrite_of(script: Script, record: Record, change: Change) -> Rewrite | None
     if fix is None or not isinstance(record, Expr) or isinstance(record, Import):
         return None
     if script.settings is not None and not offered(change, script.settings.torch_range):
+        return None
+    if fix.unless and script.semantics.program.says(script.module, re.compile(fix.unless.encode())):
         return None
     if fix.do == "rename":
         return _rename(script, record, change, fix)
