@@ -50,7 +50,8 @@ class UnregisteredSubmodules(Rule):
 
     ## Fix safety
 
-    Unsafe (`nn.ModuleList`): the state dict gains keys, and the optimizer parameters.
+    Unsafe (`nn.ModuleList`): the state dict gains keys, and the optimizer parameters. No fix for a dict of modules that are
+    attributes already: they would get a second name.
 
     ## Measured by `trainlint verify`
 
