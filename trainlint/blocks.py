@@ -41,7 +41,8 @@ def put_under_with(site: Site, meant: Sequence[Statement]) -> list[Change]:
         raise NoFix
     block = site.around(cst.IndentedBlock)
     unit = (block.indent or site.tree.default_indent) if block is not None else None
-    indented = _indented(site.source, row + 1, spans[-1][1], unit)
+    base = site.indent_at(start)
+    indented = _indented(site.source, row + 1, spans[-1][1], base, unit)
     return [site.insert(start, "with "), site.insert(end, ":"), *indented]
 
 
@@ -59,7 +60,7 @@ def put_under_guard(site: Site, statements: Sequence[Statement]) -> list[Change]
     while first - 1 > limit and source.line(first - 1).startswith("#"):
         first -= 1
     start = source.row_starts[first - 1]
-    changes = _indented(source, first, last)
+    changes = _indented(source, first, last, "")
     if any(_CELL_MARK.match(source.line(row)) for row in range(first, last + 1)):
         raise NoFix
     head, *others = changes
@@ -87,10 +88,11 @@ def _row(source: Source, offset: int) -> int:
     return bisect_right(source.row_starts, offset)
 
 
-def _indented(source: Source, first: int, last: int, unit: str | None = None) -> list[Change]:
-    """One step more for rows that have code or a comment and do not begin within a string."""
+def _indented(source: Source, first: int, last: int, base: str, unit: str | None = None) -> list[Change]:
+    """One step more, behind the white space that all of them start with, for rows that have code or a comment and do not
+    begin within a string."""
     layout = _layout(source)
-    unit = unit or layout.unit
+    unit = unit or next((step for row, step in layout.steps if first <= row <= last), layout.unit)
     changes: list[Change] = []
     for row in range(first, last + 1):
         line = source.line(row)
@@ -98,16 +100,20 @@ def _indented(source: Source, first: int, last: int, unit: str | None = None) ->
         blank = line[: len(line) - len(code)]
         if not code or row in layout.kept:
             continue
-        if unit.startswith("\t") and " " in blank and row in layout.statements:
-            raise NoFix  # a tab behind spaces counts for less
-        # a row that goes on keeps its alignment
-        offset = source.row_starts[row - 1] + (len(blank) if row in layout.statements else 0)
-        changes.append(Change(offset, offset, unit))
+        within = blank.startswith(base)
+        if not within and row in layout.statements:
+            raise NoFix  # the same depth written in another way: what a step more is cannot be said for both
+        # not behind the rest: a tab behind spaces counts for less, and a row that goes on keeps its alignment
+        at = len(base) if within else 0
+        end = len(blank) if row in layout.statements else at
+        start = source.row_starts[row - 1]
+        changes.append(Change(start + at, start + end, unit + blank[at:end]))
     return changes
 
 
 class _Layout(NamedTuple):
-    unit: str  # one step of indentation
+    unit: str  # one step of indentation, as most of the blocks have it
+    steps: list[tuple[int, str]]  # the row that a block begins in, and its step
     kept: set[int]  # rows that begin within a string
     statements: set[int]  # rows that begin with a statement
 
@@ -117,7 +123,7 @@ _BETWEEN = ("NL", "COMMENT", "INDENT", "DEDENT", "ENCODING")
 
 def _layout(source: Source) -> _Layout:
     text = source.text.replace("\r\n", "\n").replace("\r", "\n")
-    steps: Counter[str] = Counter()
+    steps: list[tuple[int, str]] = []
     indents = [""]
     kept: set[int] = set()
     statements: set[int] = set()
@@ -127,7 +133,9 @@ def _layout(source: Source) -> _Layout:
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             name = tokenize.tok_name[token.type]
             if name == "INDENT":
-                steps[token.string.removeprefix(indents[-1])] += 1
+                step = token.string.removeprefix(indents[-1])
+                if step and (not step.strip(" ") or not step.strip("\t")):
+                    steps.append((token.start[0], step))
                 indents.append(token.string)
             elif name == "DEDENT":
                 indents.pop()
@@ -142,5 +150,5 @@ def _layout(source: Source) -> _Layout:
             starts = name == "NEWLINE" or (starts and name in _BETWEEN)
     except (tokenize.TokenError, SyntaxError):
         raise NoFix from None
-    unit = max(steps, key=steps.__getitem__) if steps else "    "
-    return _Layout(unit if unit.strip(" ") == "" or unit.strip("\t") == "" else "    ", kept, statements)
+    counts = Counter(step for _, step in steps)
+    return _Layout(max(counts, key=counts.__getitem__) if counts else "    ", steps, kept, statements)

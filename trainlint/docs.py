@@ -1,4 +1,4 @@
-"""The pages under `docs/` that are generated: one for each rule, their index, and the known error messages.
+"""The pages under `docs/` that are generated: one for each rule, their index, which have fixes, and the known error messages.
 
 What they say stands in the docstrings of the rules and in `rules/errors.json`. After changing either:
 
@@ -38,6 +38,7 @@ def pages() -> dict[str, str]:
     rules = find_rules()
     found = {f"rules/{rule.code}.md": _rule_page(rule) for rule in rules}
     found["rules/index.md"] = _index_page(rules)
+    found["fixes.md"] = _fixes_page(rules)
     found["errors.md"] = _errors_page({rule.code: rule.name for rule in rules})
     return found
 
@@ -102,6 +103,31 @@ def _index_page(rules: list[Rule]) -> str:
             cells = (f"[{rule.code}]({rule.code}.md)", name, rule.level.label, rule.claim.value, _cell(summary))
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _fixes_page(rules: list[Rule]) -> str:
+    """The rules with a fix; what was measured (below the heading `## Measured`) is kept as it stands."""
+    titles = {
+        "safe": ("Safe", "applied by `--fix` and by the hook `trainlint-fix`"),
+        "safe or unsafe": ("Safe or unsafe", "safe in some places, unsafe in others, or in two strengths"),
+        "unsafe": ("Unsafe", "applied with `--unsafe-fixes` too, to be read before they are kept"),
+    }
+    groups = {kind: [rule for rule in rules if fix_safety(rule) == kind] for kind in titles}
+    total = sum(len(own) for own in groups.values())
+    lines = [
+        "# Fixes",
+        "",
+        f"{total} of the {len(rules)} rules can repair what they find, where the code has a shape that they know. *Safe*: on a script that",
+        "ran, every number stays the same up to rounding, and it needs no more device memory. *Unsafe*: all else, also where the",
+        "change is plainly what was meant. What each one writes, and where it leaves the code alone, stands in the rule's page",
+        'under "Fix safety".',
+    ]
+    for kind, own in groups.items():
+        title, meaning = titles[kind]
+        lines += ["", f"## {title} ({len(own)})", "", f"{meaning[0].upper()}{meaning[1:]}.", ""]
+        lines += [f"- [{rule.code}](rules/{rule.code}.md) {rule.name}" for rule in own]
+    measured = (_read(FOLDER / "fixes.md") or "").partition("\n## Measured\n")
+    return "\n".join(lines) + "\n" + "".join(measured[1:])
 
 
 def _errors_page(names: dict[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -53,7 +54,7 @@ def apply(text: str, patches: Sequence[Patch]) -> Applied:
     used: set[tuple[int, int, str]] = set()
     for patch in patches:
         new = [change for change in patch.changes if change not in used or not _is_import(change)]
-        if any(_touch(change, other) for change in new for other in used):
+        if any(_touch(change, other) for change in new for other in used) or any(_cross(patch, o, text) for o in taken):
             left.append(patch)
         else:
             taken.append(patch)
@@ -81,6 +82,26 @@ def _is_import(change: tuple[int, int, str]) -> bool:
 
 def _touch(one: tuple[int, int, str], other: tuple[int, int, str]) -> bool:
     return one[0] <= other[1] and other[0] <= one[1]
+
+
+def _cross(one: Patch, other: Patch, text: str) -> bool:
+    """Whether one adds rows among those that the other one indents: they would stand at the old depth."""
+    return _adds_rows_in(one, _indented(other, text)) or _adds_rows_in(other, _indented(one, text))
+
+
+def _indented(patch: Patch, text: str) -> tuple[int, int] | None:
+    """From the first to the end of the last row that gets more white space."""
+    deeper = [c for c in patch.changes if c[2] and not re.split("[\r\n]", c[2])[-1].strip(" \t") and c[2][-1] in " \t"]
+    if not deeper:
+        return None
+    end = re.compile(r"[\r\n]|\Z").search(text, deeper[-1][1])
+    return deeper[0][0], end.start() if end else len(text)
+
+
+def _adds_rows_in(patch: Patch, span: tuple[int, int] | None) -> bool:
+    if span is None:
+        return False
+    return any(("\n" in c or "\r" in c) and span[0] <= start <= span[1] for start, _, c in patch.changes)
 
 
 def changed(text: str, changes: Iterable[tuple[int, int, str]]) -> str:

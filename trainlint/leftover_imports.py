@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Sequence
 
 from trainlint.edits import changed
+from trainlint.rewriting import over_blank_rows
 from trainlint.semantic.project import Project, find_root
 from trainlint.source import NotChecked, Source, read_source
 
@@ -117,7 +118,7 @@ def _without(source: Source, statement: ast.Import | ast.ImportFrom, gone: Seque
     names = statement.names
     if len(gone) == len(names):
         end = starts[end_row] if end_row < len(starts) else len(source.text)
-        return [(starts[statement.lineno - 1], end, "")]
+        return [(starts[statement.lineno - 1], over_blank_rows(source.text, starts[statement.lineno - 1], end), "")]
     if any("#" in row for row in rows):
         return []
     changes: list[Change] = []

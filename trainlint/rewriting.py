@@ -337,7 +337,10 @@ def add_argument(site: Site, call: cst.Call, *contents: str) -> list[Change]:
         return [site.insert(start, f"{content}, ")]
     start, end = site.span(args[-1])
     comma = isinstance(args[-1].comma, cst.Comma)
-    own_rows = _starts_row(text, start) and (len(args) == 1 or _starts_row(text, site.span(args[-2])[0]))
+    starts = [_starts_row(text, site.span(a)[0]) for a in args]
+    own_rows = starts[-1] and all(starts[1:])
+    if own_rows and len(args) > 1 and not comma and text[end : end + 1] == ")":  # the bracket closes in the last row
+        return [site.insert(end, "".join(f",{_newline_and(site, start)}{one}" for one in contents))]
     if comma:
         end = _after(text, end, ",")
     if own_rows and _ends_row(text, end):
@@ -437,7 +440,26 @@ def remove_statement(site: Site) -> list[Change]:
         comment = text[end : row_end(text, end)].lstrip()
         if re.match(r"#\s*(?:expect|trainlint|noqa|type:|fmt:|pylint)", comment) is None:
             return [Change(start, end + len(text[end : row_end(text, end)]) - len(comment), "")]
-    return [Change(row_start(text, start), next_row(text, end), "")]
+    first = block.body[0] is line and isinstance(block, cst.IndentedBlock)
+    start = row_start(text, start)
+    return [Change(start, over_blank_rows(text, start, next_row(text, end), first), "")]
+
+
+def over_blank_rows(text: str, start: int, end: int, first: bool = False) -> int:
+    """The end of the blank rows that go with rows: those that would make the gap wider than it was on either side, and of
+    what a block or the file begins with all of them."""
+    above = below = 0
+    row = start
+    while row > 0 and not text[row_above(text, row) : row].strip():
+        row = row_above(text, row)
+        above += 1
+    rows = [end]
+    while rows[-1] < len(text) and not text[rows[-1] : row_end(text, rows[-1])].strip():
+        rows.append(next_row(text, rows[-1]))
+        below += 1
+    if row == 0 or (first and not above and not text[row_above(text, row) : row].lstrip().startswith("#")):
+        return rows[-1]
+    return rows[min(above, below)]
 
 
 def statement_before(site: Site, condition: str | None, line: str) -> list[Change]:

@@ -91,13 +91,9 @@ def gone(site: Site) -> list[Change]:
 
 
 def _cut(site: Site, start: int, end: int) -> Change:
-    """Rows taken out; of the empty rows above and below them, one stays."""
-    text = site.text
-    above = text[rewriting.row_above(text, start) : start].strip() if start else ""
-    after = rewriting.next_row(text, end)
-    if (not above or above.endswith(":")) and after > end and not text[end:after].strip():
-        return Change(start, after, "")
-    return Change(start, end, "")
+    """Rows taken out, with empty rows around them that would be too many."""
+    first = start > 0 and site.text[rewriting.row_above(site.text, start) : start].rstrip().endswith(":")
+    return Change(start, rewriting.over_blank_rows(site.text, start, end, first), "")
 
 
 # ----------------------------------------------------------------------------------------------------------- places

@@ -23,6 +23,16 @@ def test_patches_that_touch_wait_for_the_next_round() -> None:
     assert done.left == (second,)
 
 
+def test_a_row_is_not_added_among_rows_that_are_indented_in_the_same_round() -> None:
+    text = "for x in f(\n    1\n):\n    g(x)\nh(\n    2,\n)\n"
+    under = patch((0, 0, "with n():\n    "), (12, 12, "    "), (18, 18, "    "), (25, 25, "    "), code="TL201")
+    within, below = patch((17, 17, ",\n    a=1")), patch((39, 39, "\n    3,"))
+    for patches in ([under, within, below], [within, under, below]):
+        done = apply(text, patches)
+        assert set(done.left) == {patches[1]} and below in done.done
+    assert apply(text, [under]).text == "with n():\n    for x in f(\n        1\n    ):\n        g(x)\nh(\n    2,\n)\n"
+
+
 def test_the_same_import_is_added_once() -> None:
     line = (0, 0, "import copy\n")
     one, other = patch(line, (19, 20, "copy.copy(1)")), patch(line, (28, 29, "copy.copy(2)"))

@@ -41,7 +41,7 @@ DECORATORS = st.lists(
     st.sampled_from(["@typing.final", "@typing.final  # été", "@ typing . final", "@(typing.final)"]), max_size=2
 )
 # fixes of what stands at module level: in a block it would be another case
-FLAT = ("TL301", "at_module_level")
+FLAT = ("TL301", "at_module_level", "steps_of_other_blocks")
 INDENTS = st.sampled_from(["", "", " ", "    ", "\t"])
 
 
@@ -79,7 +79,7 @@ def test_surroundings_survive(
     def around(text: str) -> bytes:
         if decorators:
             text = re.sub(r"^(?=class )", "".join(f"{row}\n" for row in decorators), text, flags=re.MULTILINE)
-        if tabs and "\n\t" not in before:
+        if tabs and "\t" not in before:
             text = re.sub(r"^(?:    )+", lambda found: "\t" * (len(found[0]) // 4), text, flags=re.MULTILINE)
         head, gap, rest = text.partition("\n\n\n")  # imports stay where they are: in a `try` they would be a fallback
         if nested and rest and not any(part in str(case.before) for part in FLAT):

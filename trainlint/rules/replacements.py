@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,8 @@ from trainlint.rules import rewrites
 from trainlint.rules.rule import Rewrite
 from trainlint.semantic import walk
 from trainlint.semantic.facts import Attribute, Await, Call, Constant, Expr, Import, Record, Starred, Walrus, Yield
-from trainlint.semantic.values import Const, each
+from trainlint.semantic.graphs import may_have_graph
+from trainlint.semantic.values import Const, Tensor, each
 from trainlint.torch_api.changes import Change, Fix, offered, reduction_of
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ def rewrite_of(script: Script, record: Record, change: Change) -> Rewrite | None
         return None
     if script.settings is not None and not offered(change, script.settings.torch_range):
         return None
+    if fix.unless and script.semantics.program.says(script.module, re.compile(fix.unless.encode())):
+        return None
     if fix.do == "rename":
         return _rename(script, record, change, fix)
     if fix.do == "item":
@@ -47,8 +51,8 @@ def rewrite_of(script: Script, record: Record, change: Change) -> Rewrite | None
         return Rewrite(fix.safe, "Name the arguments", lambda site: _name_arguments(site, fix))
     if fix.do == "by-keyword" and change.position is not None:
         return _by_keyword(record, change, fix, change.position)
-    if fix.do == "unwrap" and len(record.args) == 1 and not record.keywords:
-        return Rewrite(fix.safe, "Use the tensor itself", _unwrap)
+    if fix.do == "unwrap" and len(record.args) == 1:
+        return _plain_tensor(script, record, fix)
     if fix.do == "next" and not record.args and not record.keywords:
         return Rewrite(fix.safe, "Write `next(...)`", _next)
     return None
@@ -284,11 +288,34 @@ def _one_reduction(site: Site, names: list[str], text: str) -> Changes:
 # ----------------------------------------------------------------------------------------------------------- forms
 
 
+def _plain_tensor(script: Script, call: Call, fix: Fix) -> Rewrite | None:
+    """What `Variable(x)` is: `x`, where that has no graph; `x.detach()`, where it has one, since the wrapper cuts it."""
+    if any(k.name != "requires_grad" or script.constant(k.value) is not False for k in call.keywords):
+        return None
+    if not may_have_graph(script, call.args[0]):
+        return Rewrite(fix.safe, "Use the tensor itself", _unwrap)
+    held = list(each(script.value(call.args[0])))
+    if any(isinstance(v, Tensor) and v.graph and v.sure for v in held):
+        return Rewrite(fix.safe, "Write `.detach()`, which is all that it does", _detached)
+    return Rewrite(False, "Use the tensor itself", _unwrap)
+
+
 def _unwrap(site: Site) -> Changes:
     """`Variable(x)` -> `x`"""
     from trainlint import rewriting
 
     return rewriting.unwrap(site)
+
+
+def _detached(site: Site) -> Changes:
+    """`Variable(x)` -> `x.detach()`"""
+    from trainlint import rewriting
+
+    value = site.call.args[0].value
+    start, end = site.span(site.node)
+    if "\n" in site.text[start:end] or "\r" in site.text[start:end] or "#" in site.text[start:end]:
+        raise rewriting.NoFix
+    return [rewriting.Change(start, end, f"{rewriting.atom(value, site.written(value))}.detach()")]
 
 
 def _item(site: Site) -> Changes:

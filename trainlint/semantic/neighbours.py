@@ -5,6 +5,7 @@ Everything here is asked for thousands of functions, so that each answer is made
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -264,6 +265,7 @@ def connected_files(paths: Iterable[str], imported: Callable[[str], Iterable[str
 
 
 def _relevant(path: str, data: bytes) -> bytes:
+    data = data.removeprefix(codecs.BOM_UTF8)  # an import may follow at once
     if any(word in data for word in _RELEVANT) or os.path.basename(path) == "__init__.py":
         return data  # a package's __init__ may hand on names without a word about torch
     return b""

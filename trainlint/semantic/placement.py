@@ -69,6 +69,14 @@ def blocks(statement: Statement) -> Iterator[tuple[Statement, ...]]:
         yield from (case.body for case in statement.cases)
 
 
+def nested(statement: Statement) -> Iterator[Statement]:
+    """A statement and all in its blocks."""
+    yield statement
+    for block in blocks(statement):
+        for inner in block:
+            yield from nested(inner)
+
+
 def own_statement(record: Record) -> Statement | None:
     """The innermost statement that a record stands in."""
     found = chain(record)

@@ -66,8 +66,9 @@ class Fix(NamedTuple):
     `reduction` writes `reduction=` for literal `size_average=` and `reduce=`; see `reduction_of`.
     `name-arguments` gives the arguments passed by position the `names`.
     `by-keyword` passes the row's `argument`, which stands at its `position`, by name; `value` arguments follow it.
-    `unwrap`: `f(x)` becomes `x`; one argument only. `item`: `x.data[0]` becomes `x.item()`. `next`: `it.next()` becomes
+    `unwrap`: `f(x)` becomes `x`, or `x.detach()`. `item`: `x.data[0]` becomes `x.item()`. `next`: `it.next()` becomes
     `next(it)`.
+    `unless`: a pattern; where a file of the program holds it, there is no fix.
     """
 
     do: str
@@ -87,6 +88,7 @@ class Fix(NamedTuple):
     value: str = ""
     names: tuple[str, ...] = ()
     needs: tuple[tuple[str, str], ...] = ()
+    unless: str = ""
     from_version: Version | None = None  # equivalent only where the target's low end has reached this
 
 

@@ -52,7 +52,8 @@ class DeprecatedTorchApi(Rule):
 
     ## Fix safety
 
-    Safe where the new form computes the same; each row of the table says so.
+    Safe where the new form computes the same; each row of the table says so. `Variable(x)` becomes `x` where `x` has no
+    autograd graph, and `x.detach()` where it has one, which the wrapper cuts; where that cannot be seen, `x` is unsafe.
 
     ## Measured by `trainlint verify`
 

@@ -44,6 +44,10 @@ class UnusedSuppression(Rule):
     and anywhere in a file, for all of it, `# trainlint: skip-file`. A bare `# noqa` belongs to other linters and is
     left alone, and so are text in strings and codes of rules that this run does not look for.
 
+    ## Fix safety
+
+    Safe: the codes that silence nothing go, and the comment where none is left.
+
     ## Measured by `trainlint verify`
 
     Nothing: there is no claim about a run.

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from trainlint.rules import rewrites
 from trainlint.rules.rule import Rewrite
 from trainlint.semantic import placement
+from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name
-from trainlint.semantic.facts import Call, Context, Evaluate, Expr, For, Record, Return, Statement, While, With
+from trainlint.semantic.facts import Call, Context, Evaluate, Expr, For, Name, Record, Return, Statement, While, With
 from trainlint.semantic.identity import Path
 from trainlint.semantic.loops import BatchLoop, loop_frames
 from trainlint.semantic.step import BACKWARD, EVAL_MODE, FORWARD, SOME_MODE, TRAIN_MODE, Event, Step
+from trainlint.semantic.values import Const, each
 
 if TYPE_CHECKING:
     from trainlint.rewriting import Change, Site
@@ -29,6 +31,8 @@ def evaluate(script: Script, loop: BatchLoop, forward: Event) -> Rewrite | None:
     name = placement.name_at(script, forward.owner, forward.path, place)
     if name is None:
         return None
+    if _may_be_none(script, forward.owner):
+        return None
     restored = _is_restored(script, loop, forward)
     if restored is None or (restored is False and (isinstance(place, Return) or placement.leaves([place]))):
         return None
@@ -36,6 +40,15 @@ def evaluate(script: Script, loop: BatchLoop, forward: Event) -> Rewrite | None:
     if not restored:
         parts.append(rewrites.row_behind(place, f"{name}.train()"))
     return rewrites.together(f"Call `{name}.eval()`", parts)
+
+
+def _may_be_none(script: Script, model: Expr | None) -> bool:
+    """`vocoder = None`, and below it `if args.vocoder: vocoder = ...`"""
+    if model is None:
+        return True
+    bindings = lookup(model, model.id)[0] if isinstance(model, Name) else []
+    held = [b.value for b in bindings if b.how == "assign" and b.value is not None]
+    return any(isinstance(v, Const) and v.value is None for e in (model, *held) for v in each(script.value(e)))
 
 
 def _with_its_context(place: Statement | None) -> Statement | None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from trainlint.findings import Level
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rewrite, Rule
-from trainlint.semantic import frameworks, placement
-from trainlint.semantic.facts import Call, Class, Compare, Constant, Evaluate, Statement
+from trainlint.semantic import frameworks, placement, walk
+from trainlint.semantic.facts import Attribute, Call, Class, Compare, Constant, Evaluate, Jump, Return, Statement
 from trainlint.semantic.loops import loop_frames
 from trainlint.semantic.step import OPAQUE, SCHEDULE, STEP, UPDATE, Event, Step, excludes
 from trainlint.semantic.values import Object, each
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
+_RATE = ("param_groups", "get_last_lr", "get_lr")
 _OURS = ("torch.optim.lr_scheduler.", "torch.optim.swa_utils.", "transformers.")
 
 
@@ -51,7 +52,8 @@ class SchedulerBeforeOptimizer(Rule):
     ## Fix safety
 
     Unsafe: moving the call shifts the schedule. It is moved, with its comment, behind the statement that runs the optimizer's
-    step (and the scaler's `update()`). No fix where it is given an epoch or a metric, or stands in another block.
+    step (and the scaler's `update()`), and behind what reads the rate that this step was made with. No fix where it is given an
+    epoch or a metric, stands in another block, or the turn may end before the rate is read.
 
     ## Measured by `trainlint verify`
 
@@ -180,7 +182,9 @@ def _rewrite(step: Step, event: Event, update: Event) -> Rewrite | None:
     after = placement.beside(own, update.top)
     if after is None or after.index <= own.index:
         return None
-    after = _behind_scaler(step, after)
+    after = _behind_readers(_behind_scaler(step, after))
+    if after is None:
+        return None
 
     def move(site: Site) -> Iterable[Change]:
         from trainlint import row_edits
@@ -195,3 +199,21 @@ def _behind_scaler(step: Step, after: Statement) -> Statement:
     updates = {id(placement.own_statement(e.record)) for e in step.of(UPDATE)}
     following = after.block[after.index + 1 : after.index + 2]
     return following[0] if following and id(following[0]) in updates else after
+
+
+def _behind_readers(after: Statement) -> Statement | None:
+    """What is logged is the rate that the step was made with: the last statement that reads it. None where the turn may
+    end before that."""
+    found = after
+    between: list[Statement] = []
+    for statement in after.block[after.index + 1 :]:
+        between += placement.nested(statement)
+        if any(_reads_rate(inner) for inner in placement.nested(statement)):
+            found = statement
+            if any(isinstance(s, Return) or (isinstance(s, Jump) and s.kind != "pass") for s in between):
+                return None
+    return found
+
+
+def _reads_rate(statement: Statement) -> bool:
+    return any(isinstance(e, (Attribute, Call)) and e.attr in _RATE for e in walk.inside(statement))

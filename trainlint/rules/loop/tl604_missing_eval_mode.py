@@ -63,7 +63,8 @@ class MissingEvalMode(Rule):
 
     Unsafe: the numbers change, and the training loop must switch back. `eval()` is called before the loop, or before the
     `with torch.no_grad():` that it begins; `train()` behind it where training would go on in eval mode. No fix for a loop that
-    trains and evaluates by a flag, nor where the model has no name at that place.
+    trains and evaluates by a flag, nor where the model has no name at that place,
+    or may be None there.
 
     ## Measured by `trainlint verify`
 

@@ -9,7 +9,7 @@ from trainlint.rules import rewrites
 from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import walk
 from trainlint.semantic.contexts import is_self
-from trainlint.semantic.facts import Assign, Attribute, Binding, Call, Class, Expr, Sequence
+from trainlint.semantic.facts import Assign, Attribute, Binding, Call, Class, Expr, Mapping, Sequence
 from trainlint.semantic.values import Items, Object, Table, Value, each
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class UnregisteredSubmodules(Rule):
 
     ## Fix safety
 
-    Unsafe (`nn.ModuleList`): the state dict gains keys, and the optimizer parameters.
+    Unsafe (`nn.ModuleList`): the state dict gains keys, and the optimizer parameters. No fix for a dict of modules that are
+    attributes already: they would get a second name.
 
     ## Measured by `trainlint verify`
 
@@ -88,6 +89,8 @@ class UnregisteredSubmodules(Rule):
         function = rewrites.name_for(script, f"torch.nn.{container}", binding.source)
         if function is None or binding.value is None or len(getattr(binding.statement, "targets", ())) != 1:
             return None
+        if isinstance(binding.value, Mapping) and any(_is_own(value) for value in binding.value.values):
+            return None  # it would be registered a second time, under another name
         return Rewrite(False, f"Use `{function}`", lambda site: _registered(site, function), at=binding.value)
 
     def _plain_container(self, script: Script, cls: Class, binding: Binding) -> str | None:
@@ -174,6 +177,11 @@ class UnregisteredSubmodules(Rule):
                 if isinstance(expr, Attribute) and expr.attr == name and is_self(expr.value, expr.context):
                     return True
         return False
+
+
+def _is_own(value: Expr) -> bool:
+    """`self.encoder`"""
+    return isinstance(value, Attribute) and is_self(value.value, value.context)
 
 
 def _registered(site: Site, function: str) -> Iterable[Change]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from trainlint.rules import rewrites
-from trainlint.semantic import evaluation_function
+from trainlint.semantic import evaluation_function, leaving
 from trainlint.semantic.facts import Call, Comprehension, For, Record, While
 
 if TYPE_CHECKING:
@@ -29,7 +29,10 @@ def around(script: Script, loop: For | While | Comprehension | None, call: Call)
     function = place.context.function
     if evaluation_function.stays_recorded(script, call):
         return None
-    if function is not None and evaluation_function.is_all_evaluation(script, function):
+    all_of_it = function is not None and evaluation_function.is_all_evaluation(script, function)
+    if loop is not None and leaving.may_be_needed(script, loop, all_of_it):
+        return None
+    if all_of_it:
         return f"Decorate the function with `@{written}`", lambda site, _: _decorated(site, written, manager is None)
     if loop is None or (function is not None and (function.yields or function.name == "<lambda>")):
         return None

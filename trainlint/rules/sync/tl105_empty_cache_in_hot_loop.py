@@ -7,7 +7,8 @@ from trainlint.findings import Claim, Level
 from trainlint.rules import describe, rewrites
 from trainlint.rules.rule import Hit, Rule
 from trainlint.rules.sync.hot_values import host_level
-from trainlint.semantic.facts import Evaluate
+from trainlint.semantic import placement
+from trainlint.semantic.facts import Call, Constant, Evaluate, If, Import, Jump, Return, Statement, Try, With
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -21,6 +22,9 @@ _NAMES = (
     "torch.accelerator.memory.empty_cache",
     "gc.collect",
 )
+
+
+_CLEANS = ("empty_cache", "collect", "ipc_collect", "synchronize", "reset_peak_memory_stats")
 
 
 class EmptyCacheInHotLoop(Rule):
@@ -52,7 +56,8 @@ class EmptyCacheInHotLoop(Rule):
 
     ## Fix safety
 
-    Unsafe: the statement goes, and the allocator's reserved memory is no longer given back between steps.
+    Unsafe: the statement goes, and the allocator's reserved memory is no longer given back between steps. No fix where a
+    block or a function is there for nothing else: whoever calls that has to drop the call.
 
     ## Measured by `trainlint verify`
 
@@ -78,6 +83,26 @@ class EmptyCacheInHotLoop(Rule):
             if hot is None:
                 continue
             values = {"call": describe.text(call), "loop": describe.loop_name(hot.loop, hot)}
-            alone = isinstance(call.statement, Evaluate) and call.statement.value is call
-            rewrite = rewrites.remove_statement(call) if alone else None
+            rewrite = rewrites.remove_statement(call) if _can_go(script, call) else None
             yield Hit(call, values, host_level(hot), describe.notes(hot), rewrite=rewrite)
+
+
+def _can_go(script: Script, call: Call) -> bool:
+    """Whether the call is a statement that leaves something behind, in its block and in its function."""
+    own, function = call.statement, call.context.function
+    if not isinstance(own, Evaluate) or own.value is not call or len(own.block) == 1:
+        return False
+    return function is None or any(
+        _does_something(script, inner) for outer in function.body for inner in placement.nested(outer)
+    )
+
+
+def _does_something(script: Script, statement: Statement) -> bool:
+    if isinstance(statement, Evaluate):
+        value = statement.value
+        return not isinstance(value, Constant) and not (
+            isinstance(value, Call) and (script.name_of(value.callee) or "").rpartition(".")[2] in _CLEANS
+        )
+    return not isinstance(statement, (If, Import, Jump, Try, With)) and not (
+        isinstance(statement, Return) and statement.value is None
+    )

@@ -8,7 +8,7 @@ from trainlint.rules import describe, rewrites
 from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.rules.sync.hot_values import host_level
 from trainlint.semantic import pinning, transfers
-from trainlint.semantic.facts import Call
+from trainlint.semantic.facts import Call, Evaluate
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -47,7 +47,8 @@ class BlockingTransferInHotLoop(Rule):
 
     ## Fix safety
 
-    Safe: `non_blocking=True` is added; the order on the device stays as it was.
+    Safe: `non_blocking=True` is added; the order on the device stays as it was. No fix where what the call returns is dropped:
+    something else than a tensor moves there.
 
     ## Measured by `trainlint verify`
 
@@ -80,5 +81,7 @@ class BlockingTransferInHotLoop(Rule):
             yield Hit(call, values, host_level(hot), describe.notes(hot), rewrite=self._rewrite(script, call))
 
     def _rewrite(self, script: Script, call: Call) -> Rewrite | None:
+        if call.attr != "copy_" and isinstance(call.statement, Evaluate) and call.statement.value is call:
+            return None  # what moves in place is no tensor of torch: its method need not know the option
         position = transfers.non_blocking_position(script, call)
         return rewrites.pass_option(call, "non_blocking", "True", position=position, over=(False,), safe=True)
