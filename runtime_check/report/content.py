@@ -131,6 +131,16 @@ def comparisons(report: Report) -> list[str]:
     return [*([line] if line else []), f"comparing took {made.seconds:.0f} s of a budget of {made.budget_s:.0f} s"]
 
 
+def against(report: Report) -> list[str]:
+    """What has become of the run since the report that --baseline names."""
+    earlier = report.against
+    if earlier is None:
+        return []
+    when = f" of {earlier.made_at}" if earlier.made_at else ""
+    said = "worse than" if earlier.regressed else "no regression against"
+    return [f"{said} {earlier.source}{when}", *earlier.lines()]
+
+
 def side_effects(report: Report) -> list[str]:
     effects = gather(report.outcomes)
     lines = []

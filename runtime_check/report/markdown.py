@@ -24,11 +24,22 @@ def to_markdown(report: Report) -> str:
         blocks.append("\n".join(f"- {line}" for line in facts))
     blocks.extend(_tables(report))
     notes = diagnosis.notes if diagnosis is not None else ()
+    blocks.extend(_against(report))
     remarks = [*content.comparisons(report), *notes, *report.warnings, *content.side_effects(report)]
     if remarks:
         blocks.append("\n".join(f"- {line}" for line in remarks))
     blocks.append(f"<sub>{content.EXECUTES}</sub>")
     return "\n\n".join(blocks) + "\n"
+
+
+def _against(report: Report) -> list[str]:
+    earlier = content.against(report)
+    if report.against is None:
+        return []
+    rows: list[Cells] = [(metric.name, metric.verdict.value, metric.why) for metric in report.against.metrics]
+    listed = "\n".join(f"- {line}" for line in earlier[1 + len(rows) :])
+    table = _table(("against the baseline", "verdict", "then -> now"), rows)
+    return [block for block in (f"**{earlier[0]}**", table, listed) if block]
 
 
 def _tables(report: Report) -> list[str]:
