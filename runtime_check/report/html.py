@@ -158,7 +158,8 @@ def loaders(report: dict[str, Any]) -> list[dict[str, Any]]:
 
 def device(report: dict[str, Any]) -> str:
     host = report.get("host") or {}
-    where = host.get("gpu") or f"CPU, {host.get('threads')} threads"
+    threads = host.get("threads")
+    where = host.get("gpu") or f"CPU, {threads} {'thread' if threads == 1 else 'threads'}"
     return f"torch {host.get('torch')} on {where}" if host.get("torch") else ""
 
 

@@ -28,11 +28,14 @@ def over_time(evidence: Evidence) -> dict[str, Any]:
 def merged(stretches: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """At most two stretches a step: the evaluation that comes within it, and the rest of it, in this order.
 
-    The probe sees more: what lies before the first `train()`, between an evaluation's end and the next batch.
+    The probe sees more: what lies before the first `train()`, and between an evaluation's end and the next batch, which
+    is counted to the evaluation.
     """
     kept: dict[tuple[int, bool], dict[str, Any]] = {}
+    evaluating = False
     for stretch in stretches:
-        key = (stretch["step"], stretch["phase"] != "eval")
+        evaluating = stretch["phase"] == "eval" or (evaluating and stretch["phase"] == "other")
+        key = (stretch["step"], not evaluating)
         other = kept.get(key)
         highest = stretch if other is None or stretch["peak"] >= other["peak"] else other
         kept[key] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,13 +12,14 @@ ROW = 82.0
 TOP = 48.0
 ARMS = (150.0, 400.0)  # where the values of both arms are drawn
 SAVING = (470.0, 846.0)
+FARTHEST = -1.0  # what makes a run more than twice as slow is not drawn to its end
 MARKS = {"confirmed": "\N{BLACK CIRCLE}", "refuted": "\N{MULTIPLICATION SIGN}", "inconclusive": "?"}
 
 
 def effects(rows: Sequence[dict[str, Any]], delta: float) -> str:
     """`rows`: title, what (the metric), verdict, effect (of the JSON report, with numbers)."""
-    low = min([0.0, *(_bounds(row["effect"])[0] for row in rows)])
-    high = max([delta * 1.5, *(_bounds(row["effect"])[1] for row in rows)])
+    drawn = [value for row in rows for value in (*_bounds(row["effect"]), row["effect"]["saving"]) if value is not None]
+    low, high = max(FARTHEST, min(0.0, *drawn)), max(delta * 1.5, *drawn)
     pad = 0.06 * (high - low)
     x = Scale(low - pad, high + pad, *SAVING)
     bottom = TOP + ROW * len(rows)
@@ -52,10 +52,12 @@ def _row(row: dict[str, Any], top: float, x: Scale) -> list[str]:
     parts += _arms(effect, top + 30)
     low, high = _bounds(effect)
     verdict = row["verdict"].replace("_", " ")
-    said = f"{effect['saving']:+.1%} [{low:+.1%}, {high:+.1%}] {verdict}"
-    parts.append(line(x.inside(low), middle, x.inside(high), middle, "interval"))
-    for end in (low, high):
-        parts.append(line(x.inside(end), middle - 6, x.inside(end), middle + 6, "interval"))
+    said = f"{effect['saving']:+.1%} [{_said(low, '-')}, {_said(high, '+')}] {verdict}"
+    start, end = (x.inside(low) if low is not None else x.start), (x.inside(high) if high is not None else x.end)
+    parts.append(line(start, middle, end, middle, "interval"))
+    for bound in (low, high):
+        if bound is not None and bound >= x.low:  # one that lies beyond the drawing has no end here
+            parts.append(line(x(bound), middle - 6, x(bound), middle + 6, "interval"))
     for n, saving in enumerate(effect.get("savings") or ()):
         if saving is not None:
             parts.append(dot(x.inside(saving), middle + 14, 2.6, "replicate", f"replicate {n + 1}: {saving:+.2%}"))
@@ -89,11 +91,14 @@ def _arms(effect: dict[str, Any], top: float) -> list[str]:
     return parts
 
 
-def _bounds(effect: dict[str, Any]) -> tuple[float, float]:
-    """An interval that reaches everywhere is drawn as far as the estimate lies, twice."""
+def _bounds(effect: dict[str, Any]) -> tuple[float | None, float | None]:
+    """None: it has no end (of a single replicate)."""
     low, high = effect["interval"]
-    far = 2 * abs(effect["saving"]) + 0.1
-    return (-far if low is None or not math.isfinite(low) else low), (far if high is None else high)
+    return low, high
+
+
+def _said(bound: float | None, sign: str) -> str:
+    return f"{sign}\N{INFINITY}" if bound is None else f"{bound:+.1%}"
 
 
 def _amount(value: float, unit: str) -> str:

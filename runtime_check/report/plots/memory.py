@@ -19,6 +19,7 @@ CATEGORIES = (
     ("backward temporaries", "mem-backward"),
     ("optimizer temporaries", "mem-optimizer"),
 )
+SAID = {"made before the first step": "made before the end of the first step"}
 HEIGHT = 210.0
 TOP = 24.0
 
@@ -32,6 +33,7 @@ def memory(stretches: Sequence[dict[str, Any]]) -> str:
     right = WIDTH - RIGHT
     slot = (right - LEFT) / len(stretches)
     gap = min(4.0, slot * 0.2)
+    thin = "" if slot > 6 else " thin"
     parts = [*_evaluations(stretches, slot), *_axis(y, right)]
     for n, stretch in enumerate(stretches):
         x, at = LEFT + n * slot + gap / 2, 0.0
@@ -41,12 +43,12 @@ def memory(stretches: Sequence[dict[str, Any]]) -> str:
             if size:
                 height = y(at) - y(at + size)
                 parts.append(
-                    box(x, y(at + size), slot - gap, height, f"mark {css}", where + f"{name} {bytes_text(size)}")
+                    box(x, y(at + size), slot - gap, height, f"mark {css}{thin}", where + f"{name} {bytes_text(size)}")
                 )
                 at += size
         parts.append(line(x - gap / 2, y(stretch["end"]), x + slot - gap / 2, y(stretch["end"]), "left-over"))
     parts += _numbers(stretches, slot)
-    keys = [(f"mark {css}", name) for name, css in reversed(present)]
+    keys = [(f"mark {css}", SAID.get(name, name)) for name, css in reversed(present)]
     entries, height = legend([*keys, ("left-over-key", "left at the end")], LEFT, TOP + HEIGHT + 42, right - LEFT)
     return drawing(
         TOP + HEIGHT + 34 + height, "peak bytes of live tensors by category, step by step", [*parts, *entries]
@@ -98,11 +100,14 @@ def _numbers(stretches: Sequence[dict[str, Any]], slot: float) -> list[str]:
 
 def _evaluations(stretches: Sequence[dict[str, Any]], slot: float) -> list[str]:
     """A band behind the stretches of an evaluation, with its name above."""
-    parts = []
+    parts, last = [], 0.0
     for n, stretch in enumerate(stretches):
         if stretch["phase"] == "eval":
+            x = LEFT + (n + 0.5) * slot
             parts.append(box(LEFT + n * slot, TOP - 16, slot, HEIGHT + 16, "band"))
-            parts.append(text(LEFT + (n + 0.5) * slot, TOP - 5, "eval", "tick", "middle"))
+            if x - last > 26:
+                parts.append(text(x, TOP - 5, "eval", "tick", "middle"))
+                last = x
     return parts
 
 

@@ -80,6 +80,7 @@ def _bars(
     gap = min(4.0, slot * 0.2)
     marks = ticks(0.0, top, 4)
     parts = left_axis(y, marks, [f"{mark:g} ms" for mark in marks], right)
+    told = 0.0
     for n, step in enumerate(steps):
         x, at = LEFT + n * slot + gap / 2, 0.0
         where = f"step {step['step']}{_said(step)}: "
@@ -87,11 +88,13 @@ def _bars(
             upper = y.inside(at + ms)
             height = y.inside(at) - upper
             if height > 0:
-                parts.append(box(x, upper, slot - gap, height, kind, where + title))
+                parts.append(box(x, upper, slot - gap, height, kind if slot > 6 else f"{kind} thin", where + title))
             at += ms
         if step["ms"] > top:
             parts.append(box(x - 1, TOP + 5, slot - gap + 2, 4, "cut"))
-            parts.append(text(x + (slot - gap) / 2, TOP - 3, f"{step['ms']:.0f}", "tick", "middle"))
+            if x - told > 34:
+                parts.append(text(x + (slot - gap) / 2, TOP - 3, f"{step['ms']:.0f}", "tick", "middle"))
+                told = x
     parts += _numbers(steps, slot)
     parts += _warmup(steps, slot)
     if middle is not None and middle == middle and middle < top:
