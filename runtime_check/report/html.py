@@ -114,15 +114,11 @@ def tiles(report: dict[str, Any]) -> list[tuple[str, str, str]]:
             ("step", f"{step['median']:.2f} ms", f"p10 {step['p10']:.2f}, p90 {step['p90']:.2f}, n={step['n']}")
         )
     if baseline.get("samples_per_s"):
-        tokens = baseline.get("tokens_per_s")
-        batch = f"batch size {baseline['batch_size']:.0f}" if baseline.get("batch_size") else ""
-        found.append(
-            (
-                "throughput",
-                f"{baseline['samples_per_s']:,.0f}/s",
-                f"{tokens:,.0f} tokens/s" if tokens else f"samples, {batch}",
-            )
-        )
+        tokens, batch = baseline.get("tokens_per_s"), baseline.get("batch_size")
+        beside = f"samples; {tokens:,.0f} tokens/s" if tokens else "samples"
+        if batch and not tokens:
+            beside += f"; batch size {batch:.0f}"
+        found.append(("throughput", f"{baseline['samples_per_s']:,.0f}/s", beside))
     if baseline.get("loader_wait_share") is not None:
         found.append(("waiting for data", f"{baseline['loader_wait_share']:.0%}", "of the step"))
     for phase, name in (("train", "peak in training"), ("eval", "peak in evaluation")):
@@ -159,7 +155,8 @@ def loaders(report: dict[str, Any]) -> list[dict[str, Any]]:
 def device(report: dict[str, Any]) -> str:
     host = report.get("host") or {}
     threads = host.get("threads")
-    where = host.get("gpu") or f"CPU, {threads} {'thread' if threads == 1 else 'threads'}"
+    counted = f", {threads} {'thread' if threads == 1 else 'threads'}" if threads else ""
+    where = host.get("gpu") or f"CPU{counted}"
     return f"torch {host.get('torch')} on {where}" if host.get("torch") else ""
 
 

@@ -108,6 +108,24 @@ def test_a_failure_is_said() -> None:
     assert "<figure>" not in page
 
 
+def test_out_of_memory_is_said_once() -> None:
+    lines = ["the script runs out of memory as it is, at train.py:9", "   3.1 GiB  train.py:7  activations"]
+    page = to_html({**EMPTY, "failure": lines[0], "out_of_memory": lines})
+    assert page.count(lines[0]) == 1
+    assert lines[1] in page
+
+
+@pytest.mark.parametrize(
+    "host", [{"torch": "2.13.0", "threads": None}, {"torch": "2.13.0", "gpu": "H100", "threads": 8}, {}]
+)
+def test_nothing_is_called_none(host: dict[str, Any]) -> None:
+    report = without(recorded("cifar"), "host")
+    empty = {"cpu": "", "cpus": None, "gpu": None, "torch": None, "threads": None, "shim": False}
+    report["host"] = {**empty, **host}
+    report["baseline"].update({"batch_size": None, "tokens_per_s": None, "loader_wait_share": None})
+    assert "None" not in "".join(Seen(to_html(report)).text)
+
+
 def test_what_a_script_is_called_does_no_harm() -> None:
     report = recorded("cifar")
     evil = "<script>alert(1)</script>\"'&"
