@@ -5,13 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from runtime_check.against import against, read_report
+from runtime_check.compare.verdicts import FEWEST
 from runtime_check.findings import Finding, FindingsError, read_findings, selected
 from runtime_check.options import UNITS, WRITES, Options
-from runtime_check.verify import EXIT_USAGE, Report, verify
+from runtime_check.report.as_json import to_object
+from runtime_check.report.html import require_jinja
+from runtime_check.report.writing import Wanted, write, write_stored
+from runtime_check.verify import EXIT_CONFIRMED, EXIT_RAN, EXIT_USAGE, Report, verify
 
-FORMATS = ("text", "json", "markdown")
+FORMATS = ("text", "json", "markdown", "html")
+FAIL_ON = ("confirmed", "regression")
 INTERRUPTED = 130
 
 
@@ -64,7 +72,17 @@ def parser(program: str) -> argparse.ArgumentParser:
     )
     made.add_argument("--output-format", choices=FORMATS, default="text")
     made.add_argument("--output-file", help="write the report there")
-    made.add_argument("--fail-on", choices=("confirmed",), help="exit 1 if a finding is confirmed")
+    made.add_argument("--html", metavar="FILE", help="besides, write the report there as one HTML page with plots")
+    made.add_argument("--from", dest="source", metavar="REPORT", help="run nothing: take a report kept as JSON")
+    made.add_argument("--baseline", metavar="REPORT", help="an earlier report (JSON): exit 1 on a regression")
+    made.add_argument("--repeat", type=int, help="processes of the timing pass (default: 1; with --baseline: 5)")
+    made.add_argument(
+        "--fail-on",
+        choices=FAIL_ON,
+        action="append",
+        default=[],
+        help="exit 1 if a finding is confirmed, or on a regression (the default with --baseline)",
+    )
     return made
 
 
@@ -83,6 +101,8 @@ def main(arguments: list[str], program: str = "python -m runtime_check", check: 
         given = parser(program).parse_args(ours)
     except SystemExit as end:
         return int(end.code or 0)
+    if given.source is not None:
+        return _again(given)
     if (given.script is None) == (given.cmd is None):
         return _usage("give a script, or a whole command with --cmd")
     if given.cmd is not None and scripts:
@@ -91,15 +111,14 @@ def main(arguments: list[str], program: str = "python -m runtime_check", check: 
         options = _options(given, scripts)
         if _problem(options) is not None:
             return _usage(str(_problem(options)))
+        wanted = _wanted(given)
         findings = _findings(given.findings, options, check)
     except (ValueError, OSError) as error:
         return _usage(str(error))
-    return run(options, findings, given.output_format, given.output_file, given.fail_on == "confirmed")
+    return run(options, findings, wanted)
 
 
-def run(
-    options: Options, findings: list[Finding], output_format: str, output_file: str | None, fail_on_confirmed: bool
-) -> int:
+def run(options: Options, findings: list[Finding], wanted: Wanted) -> int:
     """Verify and report. Returns the exit code."""
     from runtime_check.report import terminal
 
@@ -109,36 +128,48 @@ def run(
         )
     try:
         with terminal.progress() as show:
-            report = verify(options, selected(findings, options.only), show, fail_on_confirmed)
+            report = verify(options, selected(findings, options.only), show, "confirmed" in wanted.fail_on)
     except KeyboardInterrupt:
         sys.stderr.write("verify: interrupted; nothing of the run is left.\n")
         return INTERRUPTED
-    _write(report, output_format, output_file)
+    report = _compared(report, wanted)
+    write(report, wanted)
     return report.exit_code
 
 
-def _write(report: Report, output_format: str, output_file: str | None) -> None:
-    if output_format == "text":
-        from runtime_check.report import terminal
+def _compared(report: Report, wanted: Wanted) -> Report:
+    """With what has become of it since the baseline."""
+    if wanted.baseline is None or report.failure is not None:
+        return report
+    found = against(wanted.baseline, to_object(report), wanted.baseline_name)
+    failed = report.exit_code == EXIT_RAN and found.regressed and "regression" in wanted.fail_on
+    return replace(report, against=found, exit_code=EXIT_CONFIRMED if failed else report.exit_code)
 
-        if output_file is None:
-            terminal.print_report(report)
-            return
-        text = "".join(line + "\n" for line, _ in terminal.lines(report))
-    elif output_format == "json":
-        from runtime_check.report.as_json import to_json
 
-        text = to_json(report)
-    else:
-        from runtime_check.report.markdown import to_markdown
+def _wanted(given: argparse.Namespace) -> Wanted:
+    """Raises ValueError for what could not be written or read: before anything is run."""
+    if given.html is not None or given.output_format == "html":
+        require_jinja()
+    if given.fail_on and "regression" in given.fail_on and given.baseline is None:
+        raise ValueError("--fail-on regression needs --baseline, a report to compare with")
+    baseline = None
+    if given.baseline is not None:
+        baseline = _stored(given.baseline, "--baseline")
+    return Wanted(
+        output_format=given.output_format,
+        output_file=given.output_file,
+        html=given.html,
+        baseline=baseline,
+        baseline_name=given.baseline or "",
+        fail_on=tuple(given.fail_on) or (("regression",) if baseline is not None else ()),
+    )
 
-        text = to_markdown(report)
-    if output_file is None:
-        sys.stdout.write(text)
-    else:
-        Path(output_file).write_text(text, encoding="utf-8")
-    if report.failure is not None and (output_format != "text" or output_file is not None):
-        sys.stderr.write(f"verify: {report.failure}\n")
+
+def _stored(path: str, option: str) -> dict[str, Any]:
+    try:
+        return read_report(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{option} {path}: {error}") from error
 
 
 def _problem(options: Options) -> str | None:
@@ -182,8 +213,17 @@ def _options(given: argparse.Namespace, scripts: list[str]) -> Options:
         only=tuple(given.only),
         min_effect=given.min_effect,
         budget_s=duration_s(given.budget),
+        repeat=_repeat(given),
         keep_run_dir=given.keep_run_dir,
     )
+
+
+def _repeat(given: argparse.Namespace) -> int:
+    if given.repeat is None:
+        return FEWEST if given.baseline is not None else 1
+    if given.repeat < 1:
+        raise ValueError("--repeat is 1 or more")
+    return int(given.repeat)
 
 
 def duration_s(text: str) -> float:
@@ -215,6 +255,29 @@ def _findings(source: str | None, options: Options, check: Check | None) -> list
         return read_findings(text, options.cwd)
     except FindingsError as error:
         raise ValueError(f"--findings {source}: {error}") from error
+
+
+def _again(given: argparse.Namespace) -> int:
+    """`--from`: the page of a stored report, and what has become worse in it. Runs nothing."""
+    if given.script is not None or given.cmd is not None:
+        return _usage("--from takes a report and runs nothing: give it without a script")
+    try:
+        wanted = _wanted(given)
+        stored = _stored(given.source, "--from")
+        if given.output_format == "markdown":
+            raise ValueError("--from writes text, JSON and HTML; Markdown is written by the run itself")
+    except (ValueError, OSError) as error:
+        return _usage(str(error))
+    code = EXIT_RAN
+    if wanted.baseline is not None:
+        found = against(wanted.baseline, stored, wanted.baseline_name)
+        stored["against"] = found.as_object()
+        code = EXIT_CONFIRMED if found.regressed and "regression" in wanted.fail_on else EXIT_RAN
+    confirmed = any(finding["verdict"] == "confirmed" for finding in stored.get("findings", ()))
+    if "confirmed" in wanted.fail_on and confirmed:
+        code = EXIT_CONFIRMED
+    write_stored(stored, wanted)
+    return code
 
 
 def _usage(message: str) -> int:

@@ -41,6 +41,7 @@ class Evidence:
     broken_down: Outcome | None = None
     timed: Outcome | None = None
     spawned: Outcome | None = None
+    timed_again: tuple[Outcome, ...] = ()  # more processes of the timing pass (--repeat)
     failed: Outcome | None = None  # the launch in which the script failed before its first step
 
     def ranks(self, outcome: Outcome | None) -> list[dict[str, Any]]:

@@ -38,11 +38,23 @@ def describe() -> dict[str, Any]:
     except (OSError, AttributeError):
         load = []
     return {
+        "cpu": cpu_model(),
         "cpus": usable_cpus(),
         "load": load,
         "platform": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
     }
+
+
+def cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor()
 
 
 def usable_cpus() -> int:

@@ -40,6 +40,7 @@ class Options:
     only: tuple[str, ...] = ()  # codes, or path:line
     min_effect: float | None = None
     budget_s: float = 0.0  # for comparisons; 0: only observe
+    repeat: int = 1  # processes of the timing pass: what a later --baseline is compared by
     keep_run_dir: bool = False
     cwd: Path = field(default_factory=Path.cwd)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from runtime_check import machine, messages
+from runtime_check.against import Against
 from runtime_check.claims import EXPERIMENTS as CLAIMS
 from runtime_check.claims import reason_not_run
 from runtime_check.compare.answers import proposals_for, with_comparisons
@@ -50,6 +54,9 @@ class Report:
     warnings: tuple[str, ...] = ()
     shim: bool = False
     comparisons: Comparisons | None = None
+    files: dict[str, str] = field(default_factory=dict)  # path of the script and of each finding -> SHA-256
+    made_at: str = ""  # UTC
+    against: Against | None = None  # an earlier report, with --baseline
 
 
 @dataclass
@@ -90,6 +97,9 @@ class _Run:
         self.compared: list[Outcome] = []  # launches of comparisons
         self.by_name: dict[str, Outcome] = {}
         self.utilisation: Utilisation | None = None
+        self.timed_again: list[Outcome] = []
+        self.files = hashes(options, (*plan.answered, *plan.not_run))
+        self.made_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self.short: str | None = None  # said when the script has fewer steps than were asked for
 
     def report(self) -> Report:
@@ -107,7 +117,19 @@ class _Run:
             if self.session.left_s() < 5:
                 break
             self._launch(wanted, number)
+        self._time_again()
         return self._succeeded()
+
+    def _time_again(self) -> None:
+        timed = self.by_name.get("timing")
+        for _ in range(self.options.repeat - 1 if timed is not None else 0):
+            assert timed is not None
+            if self.session.left_s() < 5 + timed.wall_s:
+                break
+            outcome = self._launch(timed.run, len(self.plan.passes))
+            if outcome.stepped:
+                self.timed_again.append(outcome)
+            self.by_name["timing"] = timed
 
     def _launch(self, wanted: Pass, number: int) -> Outcome:
         total, asked = len(self.plan.passes), self.options.warmup + self.options.steps
@@ -153,6 +175,7 @@ class _Run:
             broken_down=self.by_name.get("breakdown"),
             timed=self.by_name.get("timing"),
             spawned=self.by_name.get("spawn"),
+            timed_again=tuple(self.timed_again),
             failed=failed,
         )
 
@@ -224,6 +247,8 @@ class _Run:
             utilisation=self.utilisation,
             warnings=tuple(self._warnings()),
             shim=self.session.shim,
+            files=self.files,
+            made_at=self.made_at,
         )
 
     def _warnings(self) -> list[str]:
@@ -240,11 +265,27 @@ class _Run:
             found += [f"an instrument failed: {text.strip().splitlines()[-1]}" for text in outcome.probe_errors]
         if len(self.outcomes) < len(self.plan.passes) and self.by_name:
             found.append("the time was up before all passes had run (--timeout).")
+        if "timing" in self.by_name and len(self.timed_again) < self.options.repeat - 1:
+            made = len(self.timed_again) + 1
+            found.append(f"{made} of the {self.options.repeat} timing runs that were asked for gave steps (--timeout).")
         try:
             found.append(messages.busy_machine(os.getloadavg()[0], machine.usable_cpus(), self.options.threads))
         except (OSError, AttributeError):
             pass
         return list(dict.fromkeys(text for text in found if text))
+
+
+def hashes(options: Options, findings: tuple[Finding, ...]) -> dict[str, str]:
+    """Which text was measured: a reader of the report can tell whether a file has changed since."""
+    script = options.script_path()
+    paths = {finding.path for finding in findings} | ({str(script)} if script is not None else set())
+    found = {}
+    for path in sorted(paths):
+        try:
+            found[path] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        except OSError:
+            continue
+    return found
 
 
 def _failure(options: Options, outcome: Outcome) -> tuple[int, str]:

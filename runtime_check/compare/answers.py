@@ -83,6 +83,9 @@ def _numbers(effect: Effect) -> dict[str, Any]:
         "rounds": effect.rounds,
         "clock": effect.clock,
         "p_value": _finite(effect.p_value),
+        "savings": [_finite(value) for value in effect.savings],
+        "a_each": [_finite(value) for value in effect.a_each],
+        "b_each": [_finite(value) for value in effect.b_each],
     }
 
 

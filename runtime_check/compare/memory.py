@@ -111,6 +111,8 @@ def _effect(proposal: Proposal, a: Sequence[float], b: Sequence[float], low: flo
         replicates=min(len(a), len(b)),
         rounds=0,
         clock="counted",
+        a_each=tuple(a),
+        b_each=tuple(b),
     )
 
 

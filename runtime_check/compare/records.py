@@ -70,6 +70,8 @@ class Samples:
     clock: str = "wall"  # or "on-CPU"
     seconds_each: float = 0.0  # what one more replicate costs
     failure: str | None = None  # why there is nothing to decide from
+    a_each: tuple[float, ...] = ()  # the metric in both arms, for each replicate
+    b_each: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,9 @@ class Effect:
     rounds: int
     clock: str
     p_value: float | None = None  # of "it saves less than the least that counts"
+    savings: tuple[float, ...] = ()  # of each replicate
+    a_each: tuple[float, ...] = ()  # the metric in each replicate or run of the arms
+    b_each: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

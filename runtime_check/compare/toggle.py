@@ -91,4 +91,6 @@ def samples_of(
         clock=clock,
         seconds_each=seconds,
         failure=failure,
+        a_each=tuple(one.a_ms for one in found),
+        b_each=tuple(one.b_ms for one in found),
     )

@@ -47,6 +47,9 @@ def effect_of(samples: Samples, delta: float, confidence: float = CONFIDENCE) ->
         rounds=samples.rounds,
         clock=samples.clock,
         p_value=p_below(samples.log_ratios, math.log1p(-delta)),
+        savings=tuple(_saving(ratio) for ratio in samples.log_ratios),
+        a_each=samples.a_each,
+        b_each=samples.b_each,
     )
 
 

@@ -13,8 +13,9 @@ import weakref
 from typing import Any
 
 import _trainlint_probe as probe
-from _trainlint_probe import script_end
+from _trainlint_probe import memory_series, script_end
 from _trainlint_probe.clock import CLOCK
+from _trainlint_probe.memory_series import by_category
 from _trainlint_probe.sites import UNKNOWN, user_site
 
 ALLOCATOR_ROUND = 512
@@ -78,6 +79,9 @@ class Live:
         self.storages[key] = (weakref.ref(storage, gone), record)
         self._look_for_peak()
 
+    def records(self) -> list[Storage]:
+        return [record for _, record in list(self.storages.values())]
+
     def record_of(self, tensor: Any) -> Storage | None:
         try:
             kept = self.storages.get(tensor.untyped_storage()._cdata)
@@ -94,7 +98,8 @@ class Live:
             self.peak_by_phase[phase] = self.total
             if self.total > self._snapshot_at.get(phase, 0) * NEW_SNAPSHOT:
                 self._snapshot_at[phase] = self.total
-                self.snapshots[phase] = [record for _, record in list(self.storages.values())]
+                self.snapshots[phase] = self.records()
+        memory_series.look(self)
 
 
 class _Where:
@@ -117,6 +122,7 @@ def install(torch: Any, config: dict[str, Any]) -> None:
     _mark_batches(torch)
     graph.install(torch)
     _notice_compile(torch)
+    memory_series.install(LIVE)
     CLOCK.on_boundary.append(lambda n: _at_boundary(torch))
     CLOCK.on_finish.append(lambda: {"memory": _record()})
     script_end.ON_ERROR.append(_at_error)
@@ -260,7 +266,7 @@ def _at_error(error: BaseException) -> None:
 def _record(now: bool = False) -> dict[str, Any]:
     from _trainlint_probe import graph
 
-    alive = [record for _, record in list(LIVE.storages.values())]
+    alive = LIVE.records()
     phases = {
         phase: {"peak": LIVE.peak_by_phase[phase], "by_category": by_category(records), "by_line": by_line(records)}
         for phase, records in LIVE.snapshots.items()
@@ -276,18 +282,12 @@ def _record(now: bool = False) -> dict[str, Any]:
         ),
         "eval_graph": graph.SEEN,
         "eval_bytes": EVAL_BYTES[:256],
+        "over_time": memory_series.STRETCHES,
         "compiled": bool(COMPILED),
     }
     if now:
         result["alive"] = {"bytes": LIVE.total, "by_category": by_category(alive), "by_line": by_line(alive)}
     return result
-
-
-def by_category(records: list[Storage]) -> dict[str, int]:
-    sums: dict[str, int] = {}
-    for record in records:
-        sums[record.category] = sums.get(record.category, 0) + record.bytes
-    return dict(sorted(sums.items(), key=lambda item: -item[1]))
 
 
 def by_line(records: list[Storage], limit: int = 25) -> list[dict[str, Any]]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from runtime_check.against import SCHEMA
 from runtime_check.compare.answers import effect_record
 from runtime_check.diagnosis import Hotspot
 from runtime_check.evidence import Answer, Verdict
 from runtime_check.findings import Finding
 from runtime_check.measures import Timing, steps_done, steps_seen, timing
+from runtime_check.report.series import over_time
 from runtime_check.report.side_effects import gather
 from runtime_check.verify import Report
-
-SCHEMA = "trainlint-verify/1"
 
 
 def to_json(report: Report) -> str:
@@ -25,24 +25,39 @@ def to_object(report: Report) -> dict[str, Any]:
     effects = gather(report.outcomes)
     return {
         "schema": SCHEMA,
+        "version": _version(),
+        "made_at": report.made_at,
         "exit_code": report.exit_code,
+        "script": report.options.name(),
         "command": report.options.command_line(),
+        "cwd": str(report.options.cwd.absolute()),
+        "min_effect": evidence.min_effect,
+        "files": report.files,
         "failure": report.failure,
         "out_of_memory": list(report.out_of_memory) or None,
         "host": {**report.host, **_torch(report), "shim": report.shim},
         "clock": _clock(report),
         "baseline": _baseline(report),
         "ranks": _ranks(report),
-        "loaders": (evidence.first(evidence.timed) or {}).get("loaders", []),
+        "loaders": _loaders(report),
         "diagnosis": _diagnosis(report),
+        "over_time": over_time(evidence),
         "utilisation": vars(report.utilisation) if report.utilisation is not None else None,
         "behaviours": (evidence.first(evidence.observed) or {}).get("behaviours"),
         "collectives": (evidence.first(evidence.observed) or {}).get("collectives", []),
         "noise": {"warnings": list(report.warnings), **_noise(report)},
         "comparisons": _comparisons(report),
+        "against": report.against.as_object() if report.against is not None else None,
         "findings": [_finding(f, answer) for f, answer in report.answers if answer.verdict is not Verdict.NOT_RUN],
         "not_run": [
-            {"id": f.fingerprint or None, "code": f.code, "file": f.shown_path, "line": f.row, "reason": answer.why}
+            {
+                "id": f.fingerprint or None,
+                "code": f.code,
+                "file": f.path,
+                "line": f.row,
+                "message": f.message,
+                "reason": answer.why,
+            }
             for f, answer in report.answers
             if answer.verdict is Verdict.NOT_RUN
         ],
@@ -108,6 +123,7 @@ def _baseline(report: Report) -> dict[str, Any]:
     baseline: dict[str, Any] = {"step_ms": None, "samples_per_s": None, "tokens_per_s": None, "batch_size": None}
     if measured is not None:
         baseline.update(_times(measured))
+        baseline["processes"] = _processes(report)
         baseline["loader_wait_share"] = round(measured.wait_share, 4)
     if diagnosis is not None:
         steps = report.evidence.observed_steps
@@ -137,6 +153,28 @@ def _times(measured: Timing) -> dict[str, Any]:
     }
 
 
+def _processes(report: Report) -> list[dict[str, Any]]:
+    """One entry a process of the timing pass: the replicates that `--baseline` compares."""
+    timed = (report.evidence.timed, *report.evidence.timed_again)
+    measured = [timing(result) for outcome in timed if outcome is not None for result in outcome.results[:1]]
+    batch = _rounded(report.evidence.timing.batch_size) if report.evidence.timing is not None else None
+    return [
+        {"step_ms": round(one.median_ms, 4), "steps": len(one.steps_ms), "batch_size": batch}
+        for one in measured
+        if one is not None
+    ]
+
+
+def _version() -> str | None:
+    """Of trainlint, where it is installed as a package."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("trainlint")
+    except PackageNotFoundError:
+        return None
+
+
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
@@ -150,6 +188,15 @@ def _ranks(report: Report) -> list[dict[str, Any]]:
                 {"rank": result["rank"], **_times(measured), "to_backward_ms": _rounded(measured.to_backward_ms)}
             )
     return rows
+
+
+def _loaders(report: Report) -> list[dict[str, Any]]:
+    """As the timing pass saw them; of the breakdown pass those of an evaluation, which timing does not reach."""
+    evidence = report.evidence
+    timed = list((evidence.first(evidence.timed) or {}).get("loaders", ()))
+    seen = {(*loader["site"][:2], loader["role"]) for loader in timed}
+    others = (evidence.first(evidence.broken_down) or {}).get("loaders", ())
+    return [*timed, *(other for other in others if (*other["site"][:2], other["role"]) not in seen)]
 
 
 def _diagnosis(report: Report) -> dict[str, Any] | None:
@@ -175,7 +222,7 @@ def _finding(finding: Finding, answer: Answer) -> dict[str, Any]:
     return {
         "id": finding.fingerprint or None,
         "code": finding.code,
-        "file": finding.shown_path,
+        "file": finding.path,
         "line": finding.row,
         "message": finding.message,
         "claim": {"kind": finding.claim, "metric": answer.metric},

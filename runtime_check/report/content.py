@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from runtime_check.compare.answers import noise_line
 from runtime_check.diagnosis import Diagnosis, phase_name
-from runtime_check.evidence import Verdict
+from runtime_check.evidence import Answer, Verdict
+from runtime_check.findings import Finding
 from runtime_check.measures import bytes_text, timing
 from runtime_check.report.side_effects import gather
 from runtime_check.verify import Report
@@ -23,6 +24,8 @@ class Row:
     place: str
     verdict: Verdict
     why: str
+    saving: float | None = None  # share that the change saves, where one was compared
+    interval: tuple[float | None, float | None] = (None, None)
 
 
 def counted(number: int, what: str) -> str:
@@ -41,10 +44,20 @@ def shorten(text: str, report: Report) -> str:
 
 
 def rows(report: Report) -> list[Row]:
-    return [
-        Row(finding.code, f"{short(finding.path, report)}:{finding.row}", answer.verdict, answer.why)
-        for finding, answer in report.answers
-    ]
+    return [_row(finding, answer, report) for finding, answer in report.answers]
+
+
+def dearest_first(rows: list[Row]) -> list[Row]:
+    """Confirmed ones first, and of them what costs most; what was not run last."""
+    order = (Verdict.CONFIRMED, Verdict.INCONCLUSIVE, Verdict.REFUTED, Verdict.NOT_RUN)
+    return sorted(rows, key=lambda row: (order.index(row.verdict), -(-1.0 if row.saving is None else row.saving)))
+
+
+def _row(finding: Finding, answer: Answer, report: Report) -> Row:
+    effect = answer.effect or {}
+    low, high = effect.get("interval") or (None, None)
+    place = f"{short(finding.path, report)}:{finding.row}"
+    return Row(finding.code, place, answer.verdict, shorten(answer.why, report), effect.get("saving"), (low, high))
 
 
 def head(report: Report) -> list[str]:
@@ -129,6 +142,16 @@ def comparisons(report: Report) -> list[str]:
         return []
     line = noise_line(made.noise) if made.noise is not None else ""
     return [*([line] if line else []), f"comparing took {made.seconds:.0f} s of a budget of {made.budget_s:.0f} s"]
+
+
+def against(report: Report) -> list[str]:
+    """What has become of the run since the report that --baseline names."""
+    earlier = report.against
+    if earlier is None:
+        return []
+    when = f" of {earlier.made_at}" if earlier.made_at else ""
+    said = "worse than" if earlier.regressed else "no regression against"
+    return [f"{said} {earlier.source}{when}", *earlier.lines()]
 
 
 def side_effects(report: Report) -> list[str]:

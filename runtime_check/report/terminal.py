@@ -67,6 +67,12 @@ def lines(report: Report) -> Iterator[tuple[str, str]]:
             yield f"{row.code}  {row.place}  {verdict}  {row.why}", _STYLE[row.verdict]
     for line in content.comparisons(report):
         yield line, "dim"
+    earlier = content.against(report)
+    if earlier:
+        yield "", ""
+        yield earlier[0], "bold"
+        for line in earlier[1:]:
+            yield f"  {line}", "bold red" if "regression: " in line and "no regression" not in line else ""
     if report.warnings or content.side_effects(report):
         yield "", ""
     for warning in report.warnings:

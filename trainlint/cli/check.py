@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator, Iterable
-from typing import Any
+from collections.abc import Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from trainlint.cli.failure import Failure, fault, note, warn
 from trainlint.cli.output import write
@@ -14,6 +14,9 @@ from trainlint.findings import Level
 from trainlint.report.style import Style, printable, wants_color
 from trainlint.result import FileResult
 from trainlint.settings import Configuration, Overrides, SettingsError
+
+if TYPE_CHECKING:
+    from trainlint.verified import Verified
 
 # The options as they are when none is given.
 DEFAULTS: dict[str, Any] = {
@@ -43,6 +46,7 @@ DEFAULTS: dict[str, Any] = {
     "jobs": 0,
     "why": None,
     "profile_rules": False,
+    "verified": None,
     "quiet": False,
     "verbose": False,
 }
@@ -64,6 +68,9 @@ def _check(paths: tuple[str, ...], options: dict[str, Any]) -> int:
         raise Failure("--profile-rules times a check: give it without --fix, --fix-only, --diff and --why")
     if options["fix_only"] and options["diff"]:
         raise Failure("--fix-only writes files and --diff does not: give one of them")
+    if options["verified"] is not None and options["statistics"]:
+        raise Failure("--verified says what findings cost and --statistics counts them: give one of them")
+    options = {**options, "verified": _verified(options["verified"])}
     configuration = _configuration(options)
     if options["why"] is not None:
         return _why(options["why"], configuration)
@@ -99,6 +106,17 @@ def _say_what_has_no_effect(targets: list[Target]) -> None:
     lines = [line for settings in distinct for line in without_effect(settings, index())]
     for line in dict.fromkeys(lines):
         warn(line)
+
+
+def _verified(path: str | None) -> Verified | None:
+    if path is None:
+        return None
+    from trainlint.verified import VerifiedError, read
+
+    try:
+        return read(path)
+    except VerifiedError as error:
+        raise Failure(f"--verified: {error}") from None
 
 
 def exit_code(results: list[FileResult], options: dict[str, Any]) -> int:
@@ -200,9 +218,13 @@ def say_fault(result: FileResult) -> None:
         )
 
 
-def report(results: list[FileResult], options: dict[str, Any], *, fixed: int = 0, err: bool = False) -> None:
+def report(results: Sequence[FileResult], options: dict[str, Any], *, fixed: int = 0, err: bool = False) -> None:
     """`fixed` findings were repaired; with `err` the report goes to standard error."""
     style = Style(wants_color(sys.stderr if err else sys.stdout))
+    if options["verified"] is not None:
+        from trainlint.report.order import with_confirmed
+
+        results = with_confirmed(results, options["verified"])
     quiet, form = options["quiet"], options["output_format"]
     if options["statistics"]:
         from trainlint.report.statistics import statistics, statistics_json
@@ -211,15 +233,15 @@ def report(results: list[FileResult], options: dict[str, Any], *, fixed: int = 0
     elif form == "json":
         from trainlint.report.json import json
 
-        output = json(results)
+        output = json(results, options["verified"])
     elif form == "concise":
         from trainlint.report.concise import concise
 
-        output = concise(results, style, quiet, fixed)
+        output = concise(results, style, quiet, fixed, options["verified"])
     else:
         from trainlint.report.text import text
 
-        output = text(results, style, quiet=quiet, unfold=options["verbose"], fixed=fixed)
+        output = text(results, style, quiet=quiet, unfold=options["verbose"], fixed=fixed, verified=options["verified"])
     if output:
         _print(output, style, err=err)
 

@@ -58,6 +58,11 @@ _FORMATS = ("text", "concise", "json")
     "-j", "--jobs", type=Jobs(), default="auto", show_default=True, help="Processes to check on; auto: as many as pay."
 )
 @click.option("--why", type=Line(), help="Say what is known of this line and why it is found or not, and stop.")
+@click.option(
+    "--verified",
+    type=click.Path(dir_okay=False),
+    help="Show what `trainlint verify` measured (its JSON report) with each finding, and sort by it.",
+)
 @click.option("--profile-rules", is_flag=True, help="Show on stderr what CPU time each rule took.")
 @click.option("-q", "--quiet", is_flag=True, help="Print findings only.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what is done; do not fold repeated findings.")

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import json as codec
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainlint.findings import Edit, Finding, Fix, Place, Related
+from trainlint.report.order import in_order
 from trainlint.result import FileResult
 from trainlint.source import NotChecked, Source, read_source
 
+if TYPE_CHECKING:
+    from trainlint.verified import Verified
 
-def json(results: Sequence[FileResult]) -> str:
+
+def json(results: Sequence[FileResult], verified: Verified | None = None) -> str:
     """A list of objects, in the order of the findings. ASCII only, so that no console can spoil it."""
-    return codec.dumps([as_object(f, result.source) for result in results for f in result.findings], indent=2)
+    return codec.dumps(
+        [_with_verified(as_object(f, source), f, verified) for f, source in in_order(results, verified)], indent=2
+    )
+
+
+def _with_verified(entry: dict[str, Any], finding: Finding, verified: Verified | None) -> dict[str, Any]:
+    if verified is not None:
+        measured = verified.of(finding)
+        entry["verified"] = measured.as_object() if measured is not None else None
+    return entry
 
 
 def as_object(finding: Finding, source: Source | None) -> dict[str, Any]:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from trainlint.findings import Finding, Place
+from trainlint.report.order import in_order, remarks
 from trainlint.report.paths import shown_place
 from trainlint.report.style import Style
 from trainlint.report.summary import summary
 from trainlint.result import FileResult
 from trainlint.source import NotChecked, Source, read_source
+
+if TYPE_CHECKING:
+    from trainlint.verified import Measured, Verified
 
 _CONTEXT = 2  # rows shown above and below
 _MOST_ROWS = 12  # of one finding; the middle of a longer one is left out
@@ -18,17 +23,26 @@ _WIDEST = 160  # columns of a row; longer ones are cut around the finding
 
 
 def text(
-    results: Sequence[FileResult], style: Style, *, quiet: bool = False, unfold: bool = False, fixed: int = 0
+    results: Sequence[FileResult],
+    style: Style,
+    *,
+    quiet: bool = False,
+    unfold: bool = False,
+    fixed: int = 0,
+    verified: Verified | None = None,
 ) -> str:
-    """`unfold`: show each repeat of a finding in one loop by itself."""
+    """`unfold`: show each repeat of a finding in one loop by itself. So does `verified`, since each has its own cost."""
     blocks: list[str] = []
-    sources: dict[str, Source | None] = {}
-    for result in results:
-        if result.source is not None:
-            sources[result.path] = result.source
-        groups = _groups(result.findings, unfold)
-        blocks.extend(_Block(group, result.source, sources, style).render() for group in groups)
+    sources: dict[str, Source | None] = {r.path: r.source for r in results if r.source is not None}
+    if verified is None:
+        groups = [(group, result.source) for result in results for group in _groups(result.findings, unfold)]
+    else:
+        groups = [([finding], source) for finding, source in in_order(results, verified)]
+    for group, source in groups:
+        measured = verified.of(group[0]) if verified is not None else None
+        blocks.append(_Block(group, source, sources, style).render(measured))
     if not quiet:
+        blocks.extend(remarks(results, verified))
         blocks.append(summary(results, style, fixed))
     return "\n\n".join(blocks)
 
@@ -63,7 +77,7 @@ class _Block:
         rows += [self._row_label(Place(p.end_row + _CONTEXT, 1, 1, 1), source) for p in places[: len(group)]]
         self.margin = max(len(label) for label in rows)
 
-    def render(self) -> str:
+    def render(self, measured: Measured | None = None) -> str:
         finding, style = self.finding, self.style
         mark = " [*]" if finding.fix is not None and finding.fix.safe else ""
         title = f"{style.level(finding.level, f'{finding.level.label}[{finding.code}]')} {finding.name}{mark}"
@@ -80,6 +94,8 @@ class _Block:
             source = self._source_of(related.path)
             if source is not None:
                 lines += self._frame(source, related.place, None, context=0)
+        if measured is not None:
+            lines.append(self._note("measured", measured.long()))
         if finding.why:
             lines.append(self._note("why", finding.why))
         if finding.help:

@@ -1,0 +1,237 @@
+"""The HTML report: complete, self-contained, readable without colour. What a browser makes of it: test_report_browser."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reports import NAMES, recorded, varied, without
+
+pytest.importorskip("jinja2")
+
+from runtime_check.report.html import PAGE, plots, to_html
+from runtime_check.report.plots.svg import Scale, ticks
+
+EMPTY = {"schema": "trainlint-verify/1", "script": "train.py", "failure": "the script made no whole step."}
+
+
+class Seen(HTMLParser):
+    """Elements, addresses and ids; complains about tags that are not closed in turn."""
+
+    VOID = ("meta", "link", "br")
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.ids: set[str] = set()
+        self.text: list[str] = []
+        self._open: list[str] = []
+        self.feed(page)
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href", "action")]
+        self.ids |= {value for name, value in attrs if name == "id" and value}
+        if tag not in self.VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+@pytest.mark.parametrize("report", [*map(recorded, NAMES), varied(), EMPTY])
+def test_the_page_fetches_nothing_and_runs_nothing(report: dict[str, Any]) -> None:
+    page = to_html(report)
+    seen = Seen(page)
+    assert set(seen.addresses) <= {"data:,"}
+    assert "script" not in seen.tags
+    assert set(re.findall(r"url\(([^)]*)\)", page)) <= {f"#{name}" for name in seen.ids}
+    assert "@import" not in page
+    assert "default-src 'none'" in page
+    assert not re.findall(r"\son\w+=", page)
+    assert len(page) < 300_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_of_a_report_is_there(name: str) -> None:
+    report = recorded(name)
+    page = to_html(report)
+    sections = {"verdicts", "comparisons", "steps", "loader", "memory", "syncs", "remarks"}
+    assert sections <= Seen(page).ids
+    assert page.count("<figure>") == 5
+    text = "".join(Seen(page).text)
+    for finding in report["findings"]:
+        assert finding["code"] in text
+        assert finding["why"].replace(report["cwd"] + "/", "") in text
+    assert f"{report['baseline']['step_ms']['median']:.2f} ms" in text
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        ("comparisons",),
+        ("over_time",),
+        ("baseline", "clock"),
+        ("diagnosis",),
+        ("loaders", "runs", "noise", "side_effects"),
+        ("findings", "not_run", "comparisons"),
+        ("host", "made_at", "version", "min_effect", "cwd", "command"),
+    ],
+)
+def test_a_part_may_be_missing(missing: tuple[str, ...]) -> None:
+    page = to_html(without(recorded("cifar"), *missing))
+    assert "</html>" in page
+    Seen(page)
+
+
+@pytest.mark.parametrize("series", ["phases", "timed", "memory"])
+def test_a_series_may_be_empty(series: str) -> None:
+    report = recorded("cifar")
+    report["over_time"][series] = []
+    assert to_html(report).count("<figure>") == 4
+
+
+def test_a_failure_is_said() -> None:
+    page = to_html(EMPTY)
+    assert "the script made no whole step." in page
+    assert "<figure>" not in page
+
+
+def test_out_of_memory_is_said_once() -> None:
+    lines = ["the script runs out of memory as it is, at train.py:9", "   3.1 GiB  train.py:7  activations"]
+    page = to_html({**EMPTY, "failure": lines[0], "out_of_memory": lines})
+    assert page.count(lines[0]) == 1
+    assert lines[1] in page
+
+
+@pytest.mark.parametrize(
+    "host", [{"torch": "2.13.0", "threads": None}, {"torch": "2.13.0", "gpu": "H100", "threads": 8}, {}]
+)
+def test_nothing_is_called_none(host: dict[str, Any]) -> None:
+    report = without(recorded("cifar"), "host")
+    empty = {"cpu": "", "cpus": None, "gpu": None, "torch": None, "threads": None, "shim": False}
+    report["host"] = {**empty, **host}
+    report["baseline"].update({"batch_size": None, "tokens_per_s": None, "loader_wait_share": None})
+    assert "None" not in "".join(Seen(to_html(report)).text)
+
+
+def test_what_a_script_is_called_does_no_harm() -> None:
+    report = recorded("cifar")
+    evil = "<script>alert(1)</script>\"'&"
+    report["script"] = report["findings"][0]["message"] = report["diagnosis"]["because"] = evil
+    report["comparisons"]["made"][0]["effect"]["change"]["title"] = evil
+    report["over_time"]["phases"][0]["holds"] = [evil]
+    report["over_time"]["memory"][0]["peak_by_category"][evil] = 10_000_000
+    page = to_html(report)
+    assert "<script" not in page
+    Seen(page)
+
+
+def test_the_earlier_report_is_compared_on_the_page() -> None:
+    from runtime_check.against import against
+
+    report = recorded("slow_loader")
+    report["baseline"]["peak_bytes"]["train"] *= 2
+    report["against"] = against(recorded("slow_loader"), report, "main.json").as_object()
+    page = to_html(report)
+    assert "Worse than it was." in page
+    assert "▲ regression" in page
+
+
+# -- plots
+
+
+def test_heights_of_the_bars_are_the_numbers() -> None:
+    step = {"step": 2, "warmup": False, "holds": [], "ms": 10.0, "wait_ms": 4.0}
+    report = {"over_time": {"timed": [step, {**step, "step": 3, "wait_ms": 8.0}]}}
+    heights = re.findall(r'height="([\d.]+)" class="mark part-(\w+)"', plots(report)["waits"])
+    waits = [float(height) for height, part in heights if part == "loader"]
+    rest = [float(height) for height, part in heights if part == "work"]
+    assert waits[1] == pytest.approx(2 * waits[0], abs=0.11)
+    assert rest[0] / waits[0] == pytest.approx(6 / 4, abs=0.01)
+
+
+def test_a_step_with_an_evaluation_does_not_flatten_the_others() -> None:
+    step = {"step": 2, "warmup": False, "holds": [], "ms": 10.0, "wait_ms": 4.0}
+    long = {**step, "step": 3, "ms": 5000.0, "holds": ["eval"]}
+    svg = plots({"over_time": {"timed": [step, step, long]}})["waits"]
+    heights = [float(height) for height in re.findall(r'height="([\d.]+)" class="mark part-work"', svg)]
+    assert heights[0] > 50
+    assert ">5000<" in svg
+    assert "cut off: it is longer and holds an evaluation" in svg
+
+
+def test_the_interval_is_drawn_where_it_lies() -> None:
+    report = varied()
+    svg = plots(report)["effects"]
+    assert svg.count('class="estimate') == len(report["comparisons"]["made"])
+    assert "+21.0% [+17.0%, +25.0%] confirmed" in svg
+    assert "+2.0% [-\N{INFINITY}, +\N{INFINITY}] inconclusive" in svg
+    assert "nan" not in svg
+    assert "inf" not in svg
+
+
+@pytest.mark.parametrize("high", [1e-9, 0.3, 1.0, 7.7, 1234.5, 9e12])
+@pytest.mark.parametrize("base", [2.0, 10.0])
+def test_ticks_are_few_and_inside(high: float, base: float) -> None:
+    marks = ticks(0.0, high, 4, base)
+    assert 2 <= len(marks) <= 6
+    assert all(-1e-9 <= mark <= high * (1 + 1e-9) for mark in marks)
+
+
+def test_a_scale_of_one_value_is_no_division_by_zero() -> None:
+    assert Scale(5.0, 5.0, 0.0, 100.0)(5.0) == 0.0
+
+
+# -- in black and white
+
+
+def _themes() -> list[dict[str, str]]:
+    style = (Path(PAGE) / "page.css").read_text(encoding="utf-8")
+    blocks = re.findall(r":root \{([^}]*)\}", style)
+    light = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[0]))
+    dark = {**light, **dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[1]))}
+    return [light, dark]
+
+
+def _luminance(color: str) -> float:
+    parts = [int(color[n : n + 2], 16) / 255 for n in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def _contrast(one: str, other: str) -> float:
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", _themes())
+def test_fills_differ_in_lightness_or_pattern(theme: dict[str, str]) -> None:
+    """Solid fills that stand in one plot differ as greys do; all others are patterns of their own."""
+    solid = [theme[name] for name in ("lightest", "middle", "darkest")]
+    pairs = [(a, b) for n, a in enumerate(solid) for b in solid[n + 1 :]]
+    assert all(_contrast(a, b) >= 1.9 for a, b in pairs)
+    for name in ("warm", "cool", "green", "plain"):
+        assert _contrast(theme[f"{name}-under"], theme[f"{name}-over"]) >= 2.5
+    style = (Path(PAGE) / "page.css").read_text(encoding="utf-8")
+    for prefix in ("part-", "mem-"):
+        fills = re.findall(rf"\.{prefix}([\w-]+)[^{{}}]*\{{ fill: ([^;]+);", style)
+        used = [fill for _, fill in fills]
+        assert len(used) == len(set(used)), "two parts of one plot look the same"
+
+
+@pytest.mark.parametrize("theme", _themes())
+def test_text_can_be_read(theme: dict[str, str]) -> None:
+    for name in ("ink", "faint", "bad", "good", "open"):
+        assert _contrast(theme[name], theme["page"]) >= 4.5
