@@ -10,6 +10,8 @@ from pathlib import Path
 from runtime_check.findings import Finding, FindingsError, read_findings, selected
 from runtime_check.options import UNITS, WRITES, Options
 from runtime_check.verify import EXIT_USAGE, Report, verify
+from runtime_check.what_if.candidates import names_of
+from runtime_check.what_if.records import NAMES
 
 FORMATS = ("text", "json", "markdown")
 INTERRUPTED = 130
@@ -35,7 +37,9 @@ def parser(program: str) -> argparse.ArgumentParser:
     made.add_argument("--steps", type=int, default=20, help="training steps to count (default: 20)")
     made.add_argument("--warmup", type=int, default=5, help="steps before them (default: 5)")
     made.add_argument("--unit", choices=UNITS, default="auto", help="what a step is")
-    made.add_argument("--timeout", type=float, default=900, help="seconds for everything (default: 900)")
+    made.add_argument(
+        "--timeout", type=float, help="seconds for everything (default: 600 and the budget, 900 at least)"
+    )
     made.add_argument("--deadline", type=float, default=300, help="seconds for one launch (default: 300)")
     made.add_argument("--limit-train-batches", type=int, help="end training epochs after so many batches")
     made.add_argument(
@@ -57,7 +61,14 @@ def parser(program: str) -> argparse.ArgumentParser:
         "--min-effect", type=float, help="least effect that counts (default: 0.03 on a CPU, 0.02 on a GPU)"
     )
     made.add_argument(
-        "--budget", default="5m", help="time for comparing with and without a change: 90s, 5m; 0 compares nothing"
+        "--budget",
+        help="time for comparing with and without a change: 90s, 5m; 0 compares nothing (default: 5m, 15m with --try)",
+    )
+    made.add_argument(
+        "--try",
+        dest="candidates",
+        metavar="NAMES",
+        help=f"what-if, without findings: measure some of {', '.join(NAMES)}, or all, on this script",
     )
     made.add_argument(
         "--keep-run-dir", action="store_true", help="keep the folder with results and what was redirected"
@@ -91,7 +102,7 @@ def main(arguments: list[str], program: str = "python -m runtime_check", check: 
         options = _options(given, scripts)
         if _problem(options) is not None:
             return _usage(str(_problem(options)))
-        findings = _findings(given.findings, options, check)
+        findings = _findings(given.findings, options, None if options.candidates else check)
     except (ValueError, OSError) as error:
         return _usage(str(error))
     return run(options, findings, given.output_format, given.output_file, given.fail_on == "confirmed")
@@ -157,6 +168,7 @@ def _options(given: argparse.Namespace, scripts: list[str]) -> Options:
         if not equals or not name:
             raise ValueError(f"--env takes NAME=VALUE, not {entry!r}")
         pairs.append((name, value))
+    budget_s = duration_s(given.budget or ("15m" if given.candidates else "5m"))
     return Options(
         script=given.script,
         arguments=tuple(scripts),
@@ -167,7 +179,7 @@ def _options(given: argparse.Namespace, scripts: list[str]) -> Options:
         steps=given.steps,
         warmup=given.warmup,
         unit=given.unit,
-        timeout_s=given.timeout,
+        timeout_s=given.timeout if given.timeout is not None else max(900.0, 600.0 + budget_s),
         deadline_s=given.deadline,
         limit_train_batches=given.limit_train_batches,
         limit_eval_batches=given.limit_eval_batches,
@@ -181,7 +193,8 @@ def _options(given: argparse.Namespace, scripts: list[str]) -> Options:
         environment=tuple(pairs),
         only=tuple(given.only),
         min_effect=given.min_effect,
-        budget_s=duration_s(given.budget),
+        budget_s=budget_s,
+        candidates=names_of(given.candidates) if given.candidates is not None else (),
         keep_run_dir=given.keep_run_dir,
     )
 

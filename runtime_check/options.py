@@ -40,6 +40,12 @@ class Options:
     only: tuple[str, ...] = ()  # codes, or path:line
     min_effect: float | None = None
     budget_s: float = 0.0  # for comparisons; 0: only observe
+    candidates: tuple[str, ...] = ()  # what-if: names of `--try`
+    find_batch_size: bool = False
+    memory_limit: int | None = None  # bytes, for the search of a batch size
+    headroom: float = 0.1  # share of the limit that stays free
+    predict: bool = False  # on fake tensors; nothing else is run
+    gpu: str | None = None  # the card that the prediction is compared with
     keep_run_dir: bool = False
     cwd: Path = field(default_factory=Path.cwd)
 

@@ -23,6 +23,9 @@ from runtime_check.measures import steps_seen
 from runtime_check.options import Options
 from runtime_check.plan import Plan, make_plan
 from runtime_check.reach import judged_by_reach, rows_to_watch
+from runtime_check.what_if.candidates import candidates
+from runtime_check.what_if.records import WhatIf
+from runtime_check.what_if.rows import ranked
 
 MIN_EFFECT_CPU = 0.03
 MIN_EFFECT_GPU = 0.02
@@ -50,6 +53,7 @@ class Report:
     warnings: tuple[str, ...] = ()
     shim: bool = False
     comparisons: Comparisons | None = None
+    what_if: WhatIf | None = None
 
 
 @dataclass
@@ -66,7 +70,7 @@ def verify(
     fail_on_confirmed: bool = False,
 ) -> Report:
     """Run the user's script a few times for a few steps each. Nothing of it is left when this returns."""
-    plan = make_plan(findings or [])
+    plan = make_plan(findings or [], parts=bool(options.candidates))
     progress = _Progress(show) if show is not None else _Progress()
     session = Session(options)
     session.lines = rows_to_watch(plan.answered)
@@ -188,22 +192,26 @@ class _Run:
         evidence = self._evidence()
         ran_out = _ran_out_of_memory(self.outcomes)
         lines = messages.out_of_memory(ran_out, evidence.cuda) if ran_out is not None else []
-        answers, comparisons = self._compared(self._answers(evidence), evidence)
+        answers, comparisons, what_if = self._compared(self._answers(evidence), evidence)
         confirmed = any(answer.verdict is Verdict.CONFIRMED for _, answer in answers)
         code = EXIT_CONFIRMED if self.fail_on_confirmed and confirmed else EXIT_RAN
         if evidence.timing is None and not answers and ran_out is None:
             code = EXIT_NOTHING_MEASURED
         report = self._report(evidence, code, answers)
         diagnosis = diagnose(evidence, self.utilisation, ran_out_of_memory=ran_out is not None)
-        return replace(report, diagnosis=diagnosis, out_of_memory=tuple(lines), comparisons=comparisons)
+        report = replace(report, comparisons=comparisons, what_if=what_if)
+        return replace(report, diagnosis=diagnosis, out_of_memory=tuple(lines))
 
     def _compared(
         self, answers: tuple[tuple[Finding, Answer], ...], evidence: Evidence
-    ) -> tuple[tuple[tuple[Finding, Answer], ...], Comparisons | None]:
+    ) -> tuple[tuple[tuple[Finding, Answer], ...], Comparisons | None, WhatIf | None]:
         """With the change and without: what a comparison can decide, within the budget."""
+        asked = self.options.candidates
+        tried = candidates(asked, evidence)
         proposals = proposals_for(answers, evidence) if self.options.budget_s > 0 else []
+        proposals += [proposal for candidate in tried for proposal in candidate.proposals]
         if not proposals:
-            return answers, None
+            return answers, None, ranked(asked, tried, ()) if asked else None
         passes = len(self.plan.passes)
 
         def show(what: str, done: int, of: int) -> None:
@@ -211,7 +219,8 @@ class _Run:
 
         compared = compare(self.session, evidence, proposals, self.options.budget_s, show)
         self.compared += compared.outcomes
-        return tuple(with_comparisons(answers, compared.comparisons)), compared.comparisons
+        what_if = ranked(asked, tried, compared.comparisons.decisions) if asked else None
+        return tuple(with_comparisons(answers, compared.comparisons)), compared.comparisons, what_if
 
     def _report(self, evidence: Evidence, code: int, answers: tuple[tuple[Finding, Answer], ...]) -> Report:
         return Report(

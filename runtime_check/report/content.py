@@ -11,6 +11,8 @@ from runtime_check.evidence import Verdict
 from runtime_check.measures import bytes_text, timing
 from runtime_check.report.side_effects import gather
 from runtime_check.verify import Report
+from runtime_check.what_if.records import Row as Tried
+from runtime_check.what_if.rows import edit_text, row_text
 
 EXECUTES = "verify executed the script: its code ran on this machine, for a few steps, several times."
 
@@ -129,6 +131,22 @@ def comparisons(report: Report) -> list[str]:
         return []
     line = noise_line(made.noise) if made.noise is not None else ""
     return [*([line] if line else []), f"comparing took {made.seconds:.0f} s of a budget of {made.budget_s:.0f} s"]
+
+
+def what_if(report: Report) -> list[tuple[Tried, str, list[str]]]:
+    """Of each candidate of `--try`: its row, what was measured, and the lines to change."""
+    made = report.what_if
+    if made is None:
+        return []
+    told = []
+    for row in made.rows:
+        lines = (
+            [f"{short(edit.file, report)}:{edit_text(edit)}" for edit in row.candidate.edits] if row.measured else []
+        )
+        if row.measured and row.candidate.remark:
+            lines.insert(0, f"({row.candidate.remark})")
+        told.append((row, row_text(row), lines))
+    return told
 
 
 def side_effects(report: Report) -> list[str]:

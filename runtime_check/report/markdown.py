@@ -36,6 +36,11 @@ def _tables(report: Report) -> list[str]:
         (row.code, f"`{row.place}`", row.verdict.value.replace("_", " "), row.why) for row in content.rows(report)
     ]
     tables = [_table(("code", "line", "verdict", "what the run shows"), answers)]
+    tried: list[Cells] = [
+        (row.candidate.name, text, "<br>".join(f"`{line}`" for line in lines))
+        for row, text, lines in content.what_if(report)
+    ]
+    tables.append(_table(("what if", "measured on this script", "lines to change"), tried))
     diagnosis = report.diagnosis
     if diagnosis is not None:
         phases: list[Cells] = [(name, f"{part:.1%}") for name, part in content.breakdown(diagnosis)]

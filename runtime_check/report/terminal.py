@@ -65,6 +65,13 @@ def lines(report: Report) -> Iterator[tuple[str, str]]:
         for row in content.rows(report):
             verdict = row.verdict.value.replace("_", " ").upper()
             yield f"{row.code}  {row.place}  {verdict}  {row.why}", _STYLE[row.verdict]
+    for number, (tried, text, edits) in enumerate(content.what_if(report)):
+        if number == 0:
+            yield "", ""
+            yield "what if, most gain first:", "bold"
+        yield f"  {text}", "" if tried.measured else "dim"
+        for edit in edits:
+            yield f"      {edit}", "dim"
     for line in content.comparisons(report):
         yield line, "dim"
     if report.warnings or content.side_effects(report):
