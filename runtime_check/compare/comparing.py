@@ -95,9 +95,6 @@ class _Comparing:
         return proposal
 
     def _measure(self, proposals: Sequence[Proposal], pace: Pace) -> None:
-        memory = self.evidence.memory
-        spending = spend(proposals, pace, memory.wall_s if memory is not None else 60.0, self.budget_s)
-        self._leave_out(spending)
         options = self.session.options
         load = machine_load()
         busy = load is not None and load > machine.usable_cpus()
@@ -108,10 +105,23 @@ class _Comparing:
         clock = self._clock(busy)
         self.noise = replace(self.noise, load=load, clock=clock)
         try:
-            for planned in sorted(spending.planned, key=lambda planned: -planned.gain):
-                self._experiment(planned, pace, clock)
+            self._spend(proposals, pace, clock)
         finally:
             self.session.options = options
+
+    def _spend(self, proposals: Sequence[Proposal], pace: Pace, clock: str) -> None:
+        """What was settled early, or gave up, leaves budget for what did not fit at first."""
+        memory = self.evidence.memory
+        memory_s = memory.wall_s if memory is not None else 60.0
+        while True:
+            left = self.budget_s - (time.monotonic() - self.begun)
+            spending = spend(proposals, pace, memory_s, left)
+            for planned in sorted(spending.planned, key=lambda planned: -planned.gain):
+                self._experiment(planned, pace, clock)
+            proposals = [proposal for proposal, _ in spending.left_out]
+            if not proposals or not spending.planned:
+                self._leave_out(spending)
+                return
 
     def _clock(self, busy: bool) -> str:
         timing = self.evidence.timing

@@ -21,15 +21,16 @@ def call_with(site: Site, names: tuple[str, ...], keywords: dict[str, str]) -> t
     call = _call(text, line, names)
     if text is None or call is None:
         return (Edit(file, line, None, added),) if line else ()
-    now = ast.get_source_segment(text, call)
-    for keyword in call.keywords:
-        if keyword.arg in keywords:
-            keyword.value = ast.parse(keywords[keyword.arg], mode="eval").body
-    given = {keyword.arg for keyword in call.keywords}
+    now = ast.get_source_segment(text, call) or ""
+    instead = now
+    given = {keyword.arg: ast.get_source_segment(text, keyword) or "" for keyword in call.keywords}
     for name, value in keywords.items():
-        if name not in given:
-            call.keywords.append(ast.keyword(name, ast.parse(value, mode="eval").body))
-    return (Edit(file, call.lineno, _one_line(now), ast.unparse(call)),)
+        if given.get(name):
+            instead = instead.replace(given[name], f"{name}={value}", 1)
+        else:
+            body = instead[:-1].rstrip().rstrip(",")
+            instead = f"{body}{'' if body.endswith('(') else ', '}{name}={value})"
+    return (Edit(file, call.lineno, _one_line(now), _one_line(instead)),)
 
 
 def called(site: Site) -> str:
@@ -71,5 +72,5 @@ def _calls(text: str | None, line: int) -> list[ast.Call]:
     ]
 
 
-def _one_line(text: str | None) -> str | None:
-    return None if text is None else " ".join(text.split())
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).replace("( ", "(").replace(" )", ")")

@@ -46,7 +46,7 @@ def row_text(row: Row) -> str:
     parts = [text for text in (_time_text(row), _memory_text(row)) if text]
     if not row.measured:
         why = [decision.why for decision in (row.time, row.memory) if decision is not None]
-        told = "; ".join(dict.fromkeys(why)) or "the time was up before it was measured (--timeout)"
+        told = why[0] if why else "the time was up before it was measured (--timeout)"
         return told if told.startswith(candidate.title) else f"{candidate.title}: {told}"
     return f"{candidate.title}: {', '.join(parts)}"
 
@@ -91,10 +91,8 @@ def _signed(share: float) -> str:
 
 
 def edit_text(edit: Edit) -> str:
-    """One line: what stands there, and what would."""
-    if edit.now is None:
-        return f"{edit.line}: {edit.instead}"
-    return f"{edit.line}: {edit.now}  ->  {edit.instead}"
+    """One line: what would stand there."""
+    return f"{edit.line}: {edit.instead}"
 
 
 def to_object(made: WhatIf) -> dict[str, Any]:
