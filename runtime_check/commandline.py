@@ -11,6 +11,7 @@ from runtime_check.findings import Finding, FindingsError, read_findings, select
 from runtime_check.options import UNITS, WRITES, Options
 from runtime_check.verify import EXIT_USAGE, Report, verify
 from runtime_check.what_if.candidates import names_of
+from runtime_check.what_if.gpus import memory_of, size_bytes
 from runtime_check.what_if.records import NAMES
 
 FORMATS = ("text", "json", "markdown")
@@ -70,6 +71,13 @@ def parser(program: str) -> argparse.ArgumentParser:
         metavar="NAMES",
         help=f"what-if, without findings: measure some of {', '.join(NAMES)}, or all, on this script",
     )
+    made.add_argument("--find-batch-size", action="store_true", help="search the largest batch that fits, by running")
+    made.add_argument("--memory-limit", metavar="SIZE", help="bytes that it may take (4GiB); needed on a CPU")
+    made.add_argument("--headroom", type=float, default=0.1, help="share of the limit to keep free (default: 0.1)")
+    made.add_argument(
+        "--predict", action="store_true", help="estimate memory on fake tensors, without a GPU; runs nothing else"
+    )
+    made.add_argument("--gpu", metavar="CARD", help="with --predict: would it fit a100-40g, t4, 24GiB ...")
     made.add_argument(
         "--keep-run-dir", action="store_true", help="keep the folder with results and what was redirected"
     )
@@ -102,7 +110,8 @@ def main(arguments: list[str], program: str = "python -m runtime_check", check: 
         options = _options(given, scripts)
         if _problem(options) is not None:
             return _usage(str(_problem(options)))
-        findings = _findings(given.findings, options, None if options.candidates else check)
+        asks = options.candidates or options.find_batch_size or options.predict
+        findings = _findings(given.findings, options, None if asks else check)
     except (ValueError, OSError) as error:
         return _usage(str(error))
     return run(options, findings, given.output_format, given.output_file, given.fail_on == "confirmed")
@@ -158,6 +167,12 @@ def _problem(options: Options) -> str | None:
         return f"there is no script {options.script}"
     if options.steps < 1 or options.warmup < 1:
         return "--steps and --warmup are 1 or more"
+    if options.predict and (options.candidates or options.find_batch_size):
+        return "--predict runs nothing for real: ask for it alone"
+    if options.gpu is not None and not options.predict:
+        return "--gpu belongs to --predict"
+    if not 0 <= options.headroom < 1:
+        return "--headroom is a share such as 0.1"
     return None
 
 
@@ -194,6 +209,11 @@ def _options(given: argparse.Namespace, scripts: list[str]) -> Options:
         only=tuple(given.only),
         min_effect=given.min_effect,
         budget_s=budget_s,
+        find_batch_size=given.find_batch_size,
+        memory_limit=size_bytes(given.memory_limit) if given.memory_limit is not None else None,
+        headroom=given.headroom,
+        predict=given.predict,
+        gpu=given.gpu if given.gpu is None or memory_of(given.gpu) else None,
         candidates=names_of(given.candidates) if given.candidates is not None else (),
         keep_run_dir=given.keep_run_dir,
     )

@@ -28,12 +28,12 @@ class Plan:
     not_run: tuple[Finding, ...]
 
 
-def make_plan(findings: list[Finding], parts: bool = False) -> Plan:
-    """`parts`: what the script is made of is looked at too (for candidates)."""
+def make_plan(findings: list[Finding], parts: bool = False, short: bool = False) -> Plan:
+    """`parts`: what the script is made of is looked at too (for candidates). `short`: no more than the clock needs."""
     answered = tuple(finding for finding in findings if finding.code in EXPERIMENTS)
     not_run = tuple(finding for finding in findings if finding.code not in EXPERIMENTS)
     observe = replace(OBSERVE, instruments=(*OBSERVE.instruments, "parts")) if parts else OBSERVE
-    passes = [observe, TIMING, MEMORY, BREAKDOWN]
+    passes = [observe, TIMING] if short and not findings else [observe, TIMING, MEMORY, BREAKDOWN]
     if any(EXPERIMENTS[finding.code] == "spawn" for finding in answered):
         passes.append(SPAWN)
     return Plan(tuple(passes), answered, not_run)

@@ -23,7 +23,9 @@ from runtime_check.measures import steps_seen
 from runtime_check.options import Options
 from runtime_check.plan import Plan, make_plan
 from runtime_check.reach import judged_by_reach, rows_to_watch
+from runtime_check.what_if import batch_size, predict
 from runtime_check.what_if.candidates import candidates
+from runtime_check.what_if.gpus import memory_of
 from runtime_check.what_if.records import WhatIf
 from runtime_check.what_if.rows import ranked
 
@@ -54,6 +56,8 @@ class Report:
     shim: bool = False
     comparisons: Comparisons | None = None
     what_if: WhatIf | None = None
+    batch_search: batch_size.BatchSearch | None = None
+    prediction: predict.Prediction | None = None
 
 
 @dataclass
@@ -70,14 +74,41 @@ def verify(
     fail_on_confirmed: bool = False,
 ) -> Report:
     """Run the user's script a few times for a few steps each. Nothing of it is left when this returns."""
-    plan = make_plan(findings or [], parts=bool(options.candidates))
+    searching = options.find_batch_size and not options.candidates
+    plan = make_plan(findings or [], parts=bool(options.candidates), short=searching)
     progress = _Progress(show) if show is not None else _Progress()
     session = Session(options)
     session.lines = rows_to_watch(plan.answered)
     try:
+        if options.predict:
+            return _predicted(options, session, progress)
         return _Run(options, plan, session, progress, fail_on_confirmed).report()
     finally:
         session.close()
+
+
+def _predicted(options: Options, session: Session, progress: _Progress) -> Report:
+    """Fake tensors only: nothing else of the script is run, so that it need not fit here."""
+    outcomes: list[Outcome] = []
+
+    def show(what: str, done: int, of: int) -> None:
+        progress.show(what, 1, 1, done, of)
+
+    card = memory_of(options.gpu) if options.gpu is not None else None
+    made = predict.predict(session, options.gpu, card, show, outcomes)
+    if made.failure is not None and options.shim and messages.needs_cuda(outcomes[-1]):
+        session.shim = True
+        outcomes.clear()
+        made = predict.predict(session, options.gpu, card, show, outcomes)
+    return Report(
+        options=options,
+        exit_code=EXIT_NOTHING_MEASURED if made.failure is not None else EXIT_RAN,
+        host=machine.describe(),
+        evidence=Evidence(MIN_EFFECT_CPU, False),
+        outcomes=tuple(outcomes),
+        shim=session.shim,
+        prediction=made,
+    )
 
 
 class _Run:
@@ -177,6 +208,8 @@ class _Run:
         code, text = _failure(self.options, outcome)
         answers = self._answers(evidence)
         report = self._report(evidence, code, answers)
+        if ran_out is not None and self.options.find_batch_size:
+            report = replace(report, batch_search=self._search(self._smallest_batch()))
         if ran_out is not None:
             lines = messages.out_of_memory(ran_out, evidence.cuda)
             diagnosis = diagnose(evidence, self.utilisation, ran_out_of_memory=True)
@@ -200,6 +233,8 @@ class _Run:
         report = self._report(evidence, code, answers)
         diagnosis = diagnose(evidence, self.utilisation, ran_out_of_memory=ran_out is not None)
         report = replace(report, comparisons=comparisons, what_if=what_if)
+        if self.options.find_batch_size:
+            report = replace(report, batch_search=self._search(evidence.observed))
         return replace(report, diagnosis=diagnosis, out_of_memory=tuple(lines))
 
     def _compared(
@@ -221,6 +256,23 @@ class _Run:
         self.compared += compared.outcomes
         what_if = ranked(asked, tried, compared.comparisons.decisions) if asked else None
         return tuple(with_comparisons(answers, compared.comparisons)), compared.comparisons, what_if
+
+    def _smallest_batch(self) -> Outcome:
+        """The script does not fit as it is: where its loader is made shows with batches of one."""
+        change = {"kind": "loader", "file": None, "rows": None, "options": {"batch_size": 1}}
+        return self._launch(Pass("batch size 1", ("behaviours",), extra={"changes": [change]}), 2)
+
+    def _search(self, observed: Outcome | None) -> batch_size.BatchSearch:
+        results = observed.results if observed is not None else []
+        trained = [one for result in results for one in result.get("loaders", ()) if one["role"] == "train"]
+        loader = max(trained, key=lambda one: one["batches"], default=None)
+        cuda = any(result["device"] for result in results)
+        passes = len(self.plan.passes)
+
+        def show(what: str, done: int, of: int) -> None:
+            self.progress.show(what, passes + 2, passes + 2, done, of)
+
+        return batch_size.find(self.session, loader, cuda, show, self.compared)
 
     def _report(self, evidence: Evidence, code: int, answers: tuple[tuple[Finding, Answer], ...]) -> Report:
         return Report(

@@ -193,6 +193,18 @@ def _parts(torch: Any) -> None:
     parts.install(torch, CONFIG)
 
 
+def _limit(torch: Any) -> None:
+    from _trainlint_probe import limit
+
+    limit.install(torch, CONFIG)
+
+
+def _predict(torch: Any) -> None:
+    from _trainlint_probe import predict
+
+    predict.install(torch, CONFIG)
+
+
 _INSTALLERS = {
     "syncs": _syncs,
     "memory": _memory,
@@ -200,6 +212,8 @@ _INSTALLERS = {
     "breakdown": _breakdown,
     "lines": _lines,
     "parts": _parts,
+    "limit": _limit,
+    "predict": _predict,
 }
 
 

@@ -11,6 +11,7 @@ from runtime_check.evidence import Verdict
 from runtime_check.measures import bytes_text, timing
 from runtime_check.report.side_effects import gather
 from runtime_check.verify import Report
+from runtime_check.what_if import batch_size, predict
 from runtime_check.what_if.records import Row as Tried
 from runtime_check.what_if.rows import edit_text, row_text
 
@@ -147,6 +148,14 @@ def what_if(report: Report) -> list[tuple[Tried, str, list[str]]]:
             lines.insert(0, f"({row.candidate.remark})")
         told.append((row, row_text(row), lines))
     return told
+
+
+def searched(report: Report) -> list[str]:
+    """What `--find-batch-size` and `--predict` found."""
+    lines = batch_size.text_of(report.batch_search) if report.batch_search is not None else []
+    if report.batch_search is not None:
+        lines += [f"  {short(edit.file, report)}:{edit_text(edit)}" for edit in report.batch_search.edits]
+    return lines + (predict.text_of(report.prediction) if report.prediction is not None else [])
 
 
 def side_effects(report: Report) -> list[str]:

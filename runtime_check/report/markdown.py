@@ -23,6 +23,8 @@ def to_markdown(report: Report) -> str:
         facts = [*content.head(report), *content.speed(report), *content.loaders(report), *content.memory(report)]
         blocks.append("\n".join(f"- {line}" for line in facts))
     blocks.extend(_tables(report))
+    if content.searched(report):
+        blocks.append("\n".join(f"- {line.strip()}" for line in content.searched(report)))
     notes = diagnosis.notes if diagnosis is not None else ()
     remarks = [*content.comparisons(report), *notes, *report.warnings, *content.side_effects(report)]
     if remarks:

@@ -72,6 +72,10 @@ def lines(report: Report) -> Iterator[tuple[str, str]]:
         yield f"  {text}", "" if tried.measured else "dim"
         for edit in edits:
             yield f"      {edit}", "dim"
+    for number, line in enumerate(content.searched(report)):
+        if number == 0:
+            yield "", ""
+        yield line, "bold" if number == 0 else ""
     for line in content.comparisons(report):
         yield line, "dim"
     if report.warnings or content.side_effects(report):
