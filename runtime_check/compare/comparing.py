@@ -126,7 +126,9 @@ class _Comparing:
     def _clock(self, busy: bool) -> str:
         timing = self.evidence.timing
         waits_little = timing is not None and timing.wait_share < WAITS_LITTLE
-        return "on-CPU" if busy and waits_little and not self.evidence.cuda else "wall"
+        result = self.evidence.first(self.evidence.timed)
+        alone = result is not None and result["world"] == 1  # a rank that waits for its peers is not on the CPU
+        return "on-CPU" if busy and waits_little and alone and not self.evidence.cuda else "wall"
 
     def _experiment(self, planned: Planned, pace: Pace, clock: str) -> None:
         if planned.design is Design.MEMORY:

@@ -22,11 +22,11 @@ from runtime_check.statistics import median
 class Sequential:
     """`replicate` runs each arm once more; every other time the arm with the change goes first."""
 
-    def __init__(self, session: Session, proposal: Proposal, run_b: Pass | None = None) -> None:
+    def __init__(self, session: Session, proposal: Proposal) -> None:
         self.session = session
         self.proposal = proposal
         self.outcomes: list[Outcome] = []
-        self._runs = (Pass("sequential A"), run_b or arm_with(proposal))
+        self._runs = (Pass("sequential A"), arm_with(proposal))
         self._found: list[Replicate] = []
         self._seconds: list[float] = []
         self._failure: str | None = None
@@ -53,7 +53,7 @@ class Sequential:
 def arm_with(proposal: Proposal) -> Pass:
     change = proposal.change
     extra: dict[str, Any] = {} if change.kind == "source" else {"changes": [change.for_probe()]}
-    return Pass("sequential B", extra=extra, overlay=change.overlay)
+    return Pass("sequential B", extra=extra, overlay=change.overlay, launcher=change.parameters.get("launcher"))
 
 
 def failure_of(proposal: Proposal, outcome: Outcome) -> str | None:

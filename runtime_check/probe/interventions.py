@@ -36,6 +36,7 @@ MODULES = {
     "loader": "changes_loader",
     "eval_no_grad": "changes_loader",
     "no_sync": "changes_ranks",
+    "distributed": "changes_ranks",
 }
 
 

@@ -78,7 +78,8 @@ def speed(report: Report) -> list[str]:
     if measured.samples_per_s:
         batch = f", batch size {measured.batch_size:.0f}" if measured.batch_size else ""
         tokens = f", {measured.tokens_per_s:,.0f} tokens/s" if measured.tokens_per_s else ""
-        lines.append(f"throughput {measured.samples_per_s:,.1f} samples/s{tokens}{batch}")
+        of = " on rank 0" if len(report.evidence.ranks(report.evidence.timed)) > 1 else ""
+        lines.append(f"throughput {measured.samples_per_s:,.1f} samples/s{tokens}{batch}{of}")
     excluded = ", ".join(f"{count} with {why.replace('_', ' ')}" for why, count in sorted(measured.excluded.items()))
     if excluded:
         lines.append(f"left out of the step time: {excluded}")
@@ -123,6 +124,17 @@ def loaders(report: Report) -> list[str]:
             f"(num_workers={loader['workers']}, batch_size={loader['batch_size']})"
         )
     return lines
+
+
+def collectives(report: Report) -> list[str]:
+    """Collectives of rank 0 by line, each step."""
+    result = report.evidence.first(report.evidence.observed)
+    steps = report.evidence.observed_steps
+    if result is None or not steps or result["world"] < 2:
+        return []
+    calls = result.get("collectives", ())[:6]
+    told = [f"{c['what']} {c['calls'] / steps:.1f} ({short(c['file'], report)}:{c['line']})" for c in calls]
+    return [f"collectives per step: {', '.join(told)}" if told else "no collective was called in the steps that ran"]
 
 
 def comparisons(report: Report) -> list[str]:

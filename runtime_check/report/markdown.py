@@ -21,6 +21,7 @@ def to_markdown(report: Report) -> str:
     if diagnosis is not None:
         blocks.append(f"**{diagnosis.bound}**: {diagnosis.because}. Next: {diagnosis.next_step}.")
         facts = [*content.head(report), *content.speed(report), *content.loaders(report), *content.memory(report)]
+        facts += content.collectives(report)
         blocks.append("\n".join(f"- {line}" for line in facts))
     blocks.extend(_tables(report))
     if content.searched(report):

@@ -48,7 +48,8 @@ def lines(report: Report) -> Iterator[tuple[str, str]]:
             yield line, ""
         for name, part in content.breakdown(diagnosis):
             yield f"  {name:<18}{part:6.1%}  {'#' * round(part * _BAR)}", ""
-        for line in (*content.loaders(report), *content.memory(report), *content.utilisation(report)):
+        measured = (content.loaders, content.collectives, content.memory, content.utilisation)
+        for line in (line for told in measured for line in told(report)):
             yield line, ""
         if diagnosis.memory_lines:
             yield "memory at the peak, by line:", "bold"

@@ -253,6 +253,31 @@ def _no_sync(evidence: Evidence, parts: Parts) -> list[Candidate]:
     return [Candidate("no-sync", title, Proposal(change, Design.TOGGLE, "step_time", _UNKNOWN), edits=lines)]
 
 
+def _ddp(evidence: Evidence, parts: Parts) -> list[Candidate]:
+    title = "DistributedDataParallel in place of DataParallel"
+    wrapped = [model for model in parts.models if model["wrapper"] == "DataParallel"]
+    if not wrapped:
+        return _not_run("ddp", title, "the script uses no DataParallel")
+    if parts.devices < 2:
+        return _not_run("ddp", title, f"needs two CUDA devices, and there {_are(parts.devices)} here")
+    lines = edits.before(
+        wrapped[0]["site"], "one process for each device (torchrun), DistributedDataParallel, a sampler"
+    )
+    remark = "per sample, all ranks together; the batch is divided among them"
+    return [Candidate("ddp", title, ddp_proposal(parts.devices), edits=lines, remark=remark)]
+
+
+def ddp_proposal(devices: int) -> Proposal:
+    title = f"DistributedDataParallel on {devices} processes"
+    launcher = f"torchrun --standalone --nproc_per_node={devices}"
+    change = Change("distributed", title, parameters={"launcher": launcher})
+    return Proposal(change, Design.SEQUENTIAL, "sample_time", _UNKNOWN)
+
+
+def _are(count: int) -> str:
+    return {0: "is none", 1: "is one"}.get(count, f"are {count}")
+
+
 _MAKERS: dict[str, Maker] = {
     "amp": _amp,
     "workers": _workers,
@@ -276,4 +301,5 @@ _MAKERS: dict[str, Maker] = {
     ),
     "no-grad": _no_grad,
     "no-sync": _no_sync,
+    "ddp": _ddp,
 }

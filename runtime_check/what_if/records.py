@@ -19,6 +19,7 @@ NAMES = (
     "cudnn-benchmark",
     "no-grad",
     "no-sync",
+    "ddp",
 )
 
 
