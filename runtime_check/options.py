@@ -65,6 +65,12 @@ class Options:
         beside = Path(self.python).parent / first
         return [str(beside) if "/" not in first and beside.exists() else first, *rest]
 
+    @property
+    def several_nodes(self) -> bool:
+        """Each node makes its own launches then, and must make the same ones as the others."""
+        nodes = re.search(r"--nnodes[= ](\S+)", self.launcher or self.command or "")
+        return nodes is not None and nodes[1] not in ("1", "1:1")
+
     def script_path(self) -> Path | None:
         """The script as a path: named, or the first `.py` of a whole command."""
         words = [self.script] if self.script is not None else shlex.split(self.command or "")

@@ -243,6 +243,8 @@ class _Run:
         """With the change and without: what a comparison can decide, within the budget."""
         asked = self.options.candidates
         tried = candidates(asked, evidence)
+        if self.options.several_nodes:
+            return answers, None, ranked(asked, tried, ()) if asked else None
         proposals = proposals_for(answers, evidence) if self.options.budget_s > 0 else []
         proposals += [proposal for candidate in tried for proposal in candidate.proposals]
         if not proposals:
@@ -301,6 +303,8 @@ class _Run:
             found += [f"an instrument failed: {text.strip().splitlines()[-1]}" for text in outcome.probe_errors]
         if len(self.outcomes) < len(self.plan.passes) and self.by_name:
             found.append("the time was up before all passes had run (--timeout).")
+        if self.options.several_nodes:
+            found.append(messages.SEVERAL_NODES)
         try:
             found.append(messages.busy_machine(os.getloadavg()[0], machine.usable_cpus(), self.options.threads))
         except (OSError, AttributeError):

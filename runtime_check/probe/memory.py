@@ -78,6 +78,15 @@ class Live:
         self.storages[key] = (weakref.ref(storage, gone), record)
         self._look_for_peak()
 
+    def forget(self) -> None:
+        """Count from here: what is alive now weighs nothing, also in a view of it and when it goes."""
+        for _, record in self.storages.values():
+            record.bytes = 0
+        self.snapshots.clear()
+        self.peak_by_phase.clear()
+        self._snapshot_at.clear()
+        self.total = self.peak = 0
+
     def record_of(self, tensor: Any) -> Storage | None:
         try:
             kept = self.storages.get(tensor.untyped_storage()._cdata)

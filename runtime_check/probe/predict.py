@@ -14,9 +14,10 @@ from typing import Any
 
 from _trainlint_probe.changes_model import Roots
 from _trainlint_probe.clock import CLOCK
-from _trainlint_probe.memory import LIVE, OTHER, PARAMETERS
+from _trainlint_probe.memory import LIVE, PARAMETERS
 
 OPTIMIZERS: list[Any] = []
+SITES: dict[int, Any] = {}  # of storages that were made before the first call of a model
 DONE: list[Any] = []  # models that were made fake, kept so that an id is not given twice
 
 
@@ -28,6 +29,8 @@ def install(torch: Any, config: dict[str, Any]) -> None:
     def before(module: Any, args: Any) -> None:
         if id(module) not in known:
             known.add(id(module))
+            if not DONE:
+                _forget_the_host()
             DONE.append(module)
             _make_fake(torch, mode, fake.FakeTensor, module)
 
@@ -38,17 +41,22 @@ def install(torch: Any, config: dict[str, Any]) -> None:
     CLOCK.on_finish.append(lambda: {"predicted": {"models": len(DONE)}})
 
 
+def _forget_the_host() -> None:
+    """What is alive before a model is called (data sets, the models as they were made) lies in the host's memory."""
+    SITES.update({key: record.site for key, (_, record) in LIVE.storages.items()})
+    LIVE.forget()
+
+
 def _make_fake(torch: Any, mode: Any, fake_tensor: type, model: Any) -> None:
     instead: dict[int, Any] = {}
     for module in model.modules():
-        for registered, category in ((module._parameters, PARAMETERS), (module._buffers, OTHER)):
+        for registered in (module._parameters, module._buffers):
             for name, value in list(registered.items()):
                 if value is None or isinstance(value, fake_tensor):
                     continue
                 if id(value) not in instead:
-                    record = LIVE.record_of(value)
                     instead[id(value)] = replacement = mode.from_tensor(value)
-                    LIVE.add(replacement, category, record.site if record is not None else None)
+                    LIVE.add(replacement, PARAMETERS, SITES.get(value.untyped_storage()._cdata))
                 registered[name] = instead[id(value)]
     for optimizer in OPTIMIZERS:
         for group in optimizer.param_groups:

@@ -19,6 +19,7 @@ from runtime_check.what_if.candidates import candidates
 ERROR = 0.35
 CONTEXT_BYTES = int(0.6 * 2**30)  # of CUDA itself
 EXACT = ("parameters", "gradients", "optimizer state")
+USABLE = 0.9  # of the memory that a card's maker gives, at least
 EXCLUDED = "without the CUDA context (0.3 to 0.6 GiB), cuBLAS and cuDNN workspaces, fragmentation and NCCL"
 STEPS, WARMUP = 2, 1
 
@@ -156,7 +157,7 @@ def fits(estimate: Estimate, card: int) -> str:
     """ "no" only where what is exact and the least of the rest exceed the card alone."""
     if estimate.low > card:
         return "no"
-    return "yes" if estimate.high + CONTEXT_BYTES <= card else "open"
+    return "yes" if estimate.high + CONTEXT_BYTES <= USABLE * card else "open"
 
 
 def text_of(made: Prediction) -> list[str]:

@@ -38,8 +38,9 @@ def test_will_not_fit_only_where_the_exact_part_and_the_least_of_the_rest_exceed
     assert fits(estimate(10, 10), 17 * GIB) == "open"
     assert fits(estimate(10, 10), int(16.4 * GIB)) == "no"  # 10 + 6.5
     assert fits(estimate(10, 10), int(16.6 * GIB)) == "open"
-    assert fits(estimate(10, 10), int(23.5 * GIB) + CONTEXT_BYTES) == "yes"
-    assert fits(estimate(10, 10), int(23.4 * GIB) + CONTEXT_BYTES) == "open"
+    most = 23.5 * GIB + CONTEXT_BYTES
+    assert fits(estimate(10, 10), int(most / 0.9) + 100) == "yes"
+    assert fits(estimate(10, 10), int(most / 0.9) - GIB // 10) == "open"
 
 
 def test_ratios_come_first_and_absolutes_are_labelled() -> None:
@@ -82,6 +83,7 @@ def test_predicting_is_asked_for_alone(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.torch
 @pytest.mark.parametrize("script", ["pictures.py", "tokens.py"])
 def test_fake_tensors_count_what_real_ones_do(launch: Launcher, script: str) -> None:
+    """But for the data set, which stays with the host."""
     session = Session(launch.options(script))
     try:
         fake, real = (
@@ -92,16 +94,15 @@ def test_fake_tensors_count_what_real_ones_do(launch: Launcher, script: str) -> 
         session.close()
     assert fake.errors == []
     assert fake.probe_errors == []
-    predicted, counted = estimate_of("fake", fake), _peak(real)
+    predicted = estimate_of("fake", fake)
+    phases: dict[str, Any] = real.results[0]["memory"]["phases"]
+    data = 640 * 12 * 8 if script == "tokens.py" else 0
+    counted = max(phases[name]["peak"] for name in ("start", "train") if name in phases) - data
     assert predicted is not None
     assert predicted.peak == pytest.approx(counted, rel=0.1)
     parameters = fake.results[0]["parts"]["optimizers"][0]["bytes"]
+    assert predicted.by_category["parameters"] >= parameters
     assert predicted.by_category["optimizer state"] >= 2 * parameters  # two moments of each
-
-
-def _peak(outcome: Outcome) -> float:
-    phases: dict[str, Any] = outcome.results[0]["memory"]["phases"]
-    return float(max(phases[name]["peak"] for name in ("start", "train") if name in phases))
 
 
 @pytest.mark.torch

@@ -15,6 +15,7 @@ from runtime_check.compare.sequential import Sequential, cost_ms, failure_of, pa
 from runtime_check.evidence import Evidence
 from runtime_check.findings import Finding
 from runtime_check.launch import Outcome, Pass, Session
+from runtime_check.options import Options
 from runtime_check.report import content
 from runtime_check.verify import Report, verify
 from runtime_check.what_if.candidates import candidates, ddp_proposal
@@ -92,6 +93,20 @@ def test_ddp_is_tried_for_data_parallel_on_two_devices() -> None:
     assert candidate.time is not None
     assert candidate.time.design is Design.SEQUENTIAL
     assert candidate.time.change.parameters["launcher"] == "torchrun --standalone --nproc_per_node=4"
+
+
+@pytest.mark.parametrize(
+    ("launcher", "several"),
+    [
+        ("torchrun --nnodes=2 --node-rank=0 --nproc-per-node=8", True),
+        ("torchrun --nnodes 4 --rdzv-backend=c10d", True),
+        ("torchrun --nnodes=1 --nproc-per-node=8", False),
+        (TORCHRUN, False),
+        (None, False),
+    ],
+)
+def test_several_nodes_are_noticed(launcher: str | None, several: bool) -> None:
+    assert Options(script="train.py", launcher=launcher).several_nodes is several
 
 
 def finding(row: int) -> Finding:
