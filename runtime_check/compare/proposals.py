@@ -137,10 +137,8 @@ def _growth(metric: str) -> Maker:
 
 def _no_sync(finding: Finding, evidence: Evidence) -> Proposal | None:
     result = evidence.first(evidence.observed)
-    if result is None or result["world"] < 2 or result.get("anchor") is None:
-        return None
-    micro = round(result["backwards"] / max(1, result["optimizers"][result["anchor"]]["steps"]))
-    if micro < 2:
+    micro = round(evidence.micro_batches)
+    if result is None or result["world"] < 2 or micro < 2:
         return None
     title = "no_sync on all micro-batches but the last"
     change = Change("no_sync", title, parameters={"micro_batches": micro})

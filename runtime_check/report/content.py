@@ -129,7 +129,7 @@ def loaders(report: Report) -> list[str]:
 def collectives(report: Report) -> list[str]:
     """Collectives of rank 0 by line, each step."""
     result = report.evidence.first(report.evidence.observed)
-    steps = report.evidence.observed_steps
+    steps = report.evidence.collective_steps
     if result is None or not steps or result["world"] < 2:
         return []
     calls = result.get("collectives", ())[:6]

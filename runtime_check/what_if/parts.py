@@ -49,8 +49,6 @@ def parts_of(evidence: Evidence) -> Parts:
     if result is None or "parts" not in result:
         return Parts()
     parts = result["parts"]
-    anchor = result.get("anchor")
-    steps = result["optimizers"][anchor]["steps"] if anchor is not None else 0
     return Parts(
         models=tuple(parts["models"]),
         optimizers=tuple(parts["optimizers"]),
@@ -61,5 +59,5 @@ def parts_of(evidence: Evidence) -> Parts:
         bfloat16=parts["bfloat16"],
         scaler=parts["scaler"],
         world=result["world"],
-        backwards_per_step=result["backwards"] / steps if steps else 1.0,
+        backwards_per_step=evidence.micro_batches,
     )

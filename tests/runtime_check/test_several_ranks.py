@@ -151,12 +151,15 @@ def test_a_script_for_data_parallel_runs_on_two_ranks(launch: Launcher) -> None:
 
 
 @pytest.mark.torch
-def test_ranks_are_observed_with_their_collectives(launch: Launcher) -> None:
-    run = launch("accumulating_ranks.py", "behaviours", "parts", launcher=TORCHRUN)
-    evidence = Evidence(0.03, False, observed=run)
+@pytest.mark.parametrize("until_eval", [False, True])
+def test_ranks_are_observed_with_their_collectives(launch: Launcher, until_eval: bool) -> None:
+    """On the way to an evaluation epochs end after two batches, which is half a step here: that is not counted."""
+    run = launch("accumulating_ranks.py", "behaviours", "parts", launcher=TORCHRUN, until_eval=until_eval)
+    timed = launch("accumulating_ranks.py", launcher=TORCHRUN)
+    evidence = Evidence(0.03, False, observed=run, timed=timed)
     parts = parts_of(evidence)
     assert parts.world == 2
-    assert 3.0 < parts.backwards_per_step < 5.0
+    assert 3.5 < parts.backwards_per_step < 4.5
     (candidate,) = candidates(("no-sync",), evidence)
     assert candidate.time is not None
     assert candidate.time.change.for_probe()["micro_batches"] == 4
