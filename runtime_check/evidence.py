@@ -95,7 +95,7 @@ class Evidence:
         result = self.first(self.timed) or self.first(self.observed)
         if result is None or result.get("anchor") is None:
             return 1.0
-        return float(result["backwards"]) / max(1, result["optimizers"][result["anchor"]]["steps"])
+        return float(result["backwards"]) / max(1, int(result["optimizers"][result["anchor"]]["steps"]))
 
 
 #: An experiment: the finding's claim against what was seen.
