@@ -17,6 +17,9 @@ from runtime_check.report.as_json import to_object
 from runtime_check.report.html import require_jinja
 from runtime_check.report.writing import Wanted, write, write_stored
 from runtime_check.verify import EXIT_CONFIRMED, EXIT_RAN, EXIT_USAGE, Report, verify
+from runtime_check.what_if.candidates import names_of
+from runtime_check.what_if.gpus import memory_of, size_bytes
+from runtime_check.what_if.records import NAMES
 
 FORMATS = ("text", "json", "markdown", "html")
 FAIL_ON = ("confirmed", "regression")
@@ -43,7 +46,9 @@ def parser(program: str) -> argparse.ArgumentParser:
     made.add_argument("--steps", type=int, default=20, help="training steps to count (default: 20)")
     made.add_argument("--warmup", type=int, default=5, help="steps before them (default: 5)")
     made.add_argument("--unit", choices=UNITS, default="auto", help="what a step is")
-    made.add_argument("--timeout", type=float, default=900, help="seconds for everything (default: 900)")
+    made.add_argument(
+        "--timeout", type=float, help="seconds for everything (default: 600 and the budget, 900 at least)"
+    )
     made.add_argument("--deadline", type=float, default=300, help="seconds for one launch (default: 300)")
     made.add_argument("--limit-train-batches", type=int, help="end training epochs after so many batches")
     made.add_argument(
@@ -65,8 +70,22 @@ def parser(program: str) -> argparse.ArgumentParser:
         "--min-effect", type=float, help="least effect that counts (default: 0.03 on a CPU, 0.02 on a GPU)"
     )
     made.add_argument(
-        "--budget", default="5m", help="time for comparing with and without a change: 90s, 5m; 0 compares nothing"
+        "--budget",
+        help="time for comparing with and without a change: 90s, 5m; 0 compares nothing (default: 5m, 15m with --try)",
     )
+    made.add_argument(
+        "--try",
+        dest="candidates",
+        metavar="NAMES",
+        help=f"what-if, without findings: measure some of {', '.join(NAMES)}, or all, on this script",
+    )
+    made.add_argument("--find-batch-size", action="store_true", help="search the largest batch that fits, by running")
+    made.add_argument("--memory-limit", metavar="SIZE", help="bytes that it may take (4GiB); needed on a CPU")
+    made.add_argument("--headroom", type=float, default=0.1, help="share of the limit to keep free (default: 0.1)")
+    made.add_argument(
+        "--predict", action="store_true", help="estimate memory on fake tensors, without a GPU; runs nothing else"
+    )
+    made.add_argument("--gpu", metavar="CARD", help="with --predict: would it fit a100-40g, t4, 24GiB ...")
     made.add_argument(
         "--keep-run-dir", action="store_true", help="keep the folder with results and what was redirected"
     )
@@ -112,7 +131,8 @@ def main(arguments: list[str], program: str = "python -m runtime_check", check: 
         if _problem(options) is not None:
             return _usage(str(_problem(options)))
         wanted = _wanted(given)
-        findings = _findings(given.findings, options, check)
+        asks = options.candidates or options.find_batch_size or options.predict
+        findings = _findings(given.findings, options, None if asks else check)
     except (ValueError, OSError) as error:
         return _usage(str(error))
     return run(options, findings, wanted)
@@ -178,6 +198,12 @@ def _problem(options: Options) -> str | None:
         return f"there is no script {options.script}"
     if options.steps < 1 or options.warmup < 1:
         return "--steps and --warmup are 1 or more"
+    if options.predict and (options.candidates or options.find_batch_size):
+        return "--predict runs nothing for real: ask for it alone"
+    if options.gpu is not None and not options.predict:
+        return "--gpu belongs to --predict"
+    if not 0 <= options.headroom < 1:
+        return "--headroom is a share such as 0.1"
     return None
 
 
@@ -188,6 +214,7 @@ def _options(given: argparse.Namespace, scripts: list[str]) -> Options:
         if not equals or not name:
             raise ValueError(f"--env takes NAME=VALUE, not {entry!r}")
         pairs.append((name, value))
+    budget_s = duration_s(given.budget or ("15m" if given.candidates else "5m"))
     return Options(
         script=given.script,
         arguments=tuple(scripts),
@@ -198,7 +225,7 @@ def _options(given: argparse.Namespace, scripts: list[str]) -> Options:
         steps=given.steps,
         warmup=given.warmup,
         unit=given.unit,
-        timeout_s=given.timeout,
+        timeout_s=given.timeout if given.timeout is not None else max(900.0, 600.0 + budget_s),
         deadline_s=given.deadline,
         limit_train_batches=given.limit_train_batches,
         limit_eval_batches=given.limit_eval_batches,
@@ -212,8 +239,14 @@ def _options(given: argparse.Namespace, scripts: list[str]) -> Options:
         environment=tuple(pairs),
         only=tuple(given.only),
         min_effect=given.min_effect,
-        budget_s=duration_s(given.budget),
         repeat=_repeat(given),
+        budget_s=budget_s,
+        find_batch_size=given.find_batch_size,
+        memory_limit=size_bytes(given.memory_limit) if given.memory_limit is not None else None,
+        headroom=given.headroom,
+        predict=given.predict,
+        gpu=given.gpu if given.gpu is None or memory_of(given.gpu) else None,
+        candidates=names_of(given.candidates) if given.candidates is not None else (),
         keep_run_dir=given.keep_run_dir,
     )
 

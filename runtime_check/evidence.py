@@ -84,6 +84,20 @@ class Evidence:
     def observed_steps(self) -> int:
         return max((steps_seen(result) for result in self.ranks(self.observed)), default=0)
 
+    @property
+    def collective_steps(self) -> int:
+        """Steps in which collectives were counted: those that were asked for, not those on the way to an evaluation."""
+        result = self.first(self.observed)
+        return 0 if result is None else int(result.get("collective_steps", self.observed_steps))
+
+    @property
+    def micro_batches(self) -> float:
+        """Backwards for each step of the anchor. By the timing pass: the others end epochs early."""
+        result = self.first(self.timed) or self.first(self.observed)
+        if result is None or result.get("anchor") is None:
+            return 1.0
+        return float(result["backwards"]) / max(1, int(result["optimizers"][result["anchor"]]["steps"]))
+
 
 #: An experiment: the finding's claim against what was seen.
 Experiment = Callable[[Finding, Evidence], Answer]

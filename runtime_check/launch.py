@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ class Pass:
     few_steps: bool = False  # one step is enough
     extra: Mapping[str, Any] = field(default_factory=dict)  # what a comparison adds to the probe's configuration
     overlay: Mapping[str, str] = field(default_factory=dict)  # path -> text that is served in its place
+    launcher: str | None = None  # in place of the user's, for an arm with another number of ranks
 
 
 @dataclass(frozen=True)
@@ -176,12 +177,15 @@ class Session:
         env.update(options.environment)
         return env
 
+    def _started_by(self, run: Pass) -> Options:
+        return replace(self.options, launcher=run.launcher) if run.launcher is not None else self.options
+
     def _hold(
         self, run: Pass, run_dir: Path, config_path: Path, deadline: float, progress: Callable[[int], None] | None
     ) -> Outcome:
         log, ended = run_dir / "log.txt", run_dir / "ended.json"
         order = {
-            "command": with_stub(run.overlay, run_dir, self.options),
+            "command": with_stub(run.overlay, run_dir, self._started_by(run)),
             "cwd": str(self.options.cwd),
             "env": self.environment(config_path, run_dir),
             "log": str(log),

@@ -64,6 +64,20 @@ def usable_cpus() -> int:
         return os.cpu_count() or 1
 
 
+def available_bytes() -> int | None:
+    """Memory that a new process could take. None: not known on this system."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
+    except (OSError, ValueError, StopIteration):
+        pass
+    try:
+        import psutil  # type: ignore[import-untyped, unused-ignore]
+    except ImportError:
+        return None
+    return int(psutil.virtual_memory().available)
+
+
 class Sampler:
     """Looks at the machine twice a second while a launch runs, from the parent: nothing of it is in the script's
     process.

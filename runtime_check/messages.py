@@ -36,6 +36,11 @@ _CUDA_MISSING = re.compile(
     re.IGNORECASE,
 )
 
+SEVERAL_NODES = (
+    "several nodes: nothing was compared, since each node would choose its launches by its own clock; "
+    "compare on one node (--nnodes=1)."
+)
+
 
 def last_lines(log: str, count: int = LAST_LINES) -> str:
     return "\n".join("    " + line for line in log.rstrip().splitlines()[-count:])

@@ -41,6 +41,12 @@ class Options:
     min_effect: float | None = None
     budget_s: float = 0.0  # for comparisons; 0: only observe
     repeat: int = 1  # processes of the timing pass: what a later --baseline is compared by
+    candidates: tuple[str, ...] = ()  # what-if: names of `--try`
+    find_batch_size: bool = False
+    memory_limit: int | None = None  # bytes, for the search of a batch size
+    headroom: float = 0.1  # share of the limit that stays free
+    predict: bool = False  # on fake tensors; nothing else is run
+    gpu: str | None = None  # the card that the prediction is compared with
     keep_run_dir: bool = False
     cwd: Path = field(default_factory=Path.cwd)
 
@@ -59,6 +65,12 @@ class Options:
         first, *rest = shlex.split(launcher)
         beside = Path(self.python).parent / first
         return [str(beside) if "/" not in first and beside.exists() else first, *rest]
+
+    @property
+    def several_nodes(self) -> bool:
+        """Each node makes its own launches then, and must make the same ones as the others."""
+        nodes = re.search(r"--nnodes[= ](\S+)", self.launcher or self.command or "")
+        return nodes is not None and nodes[1] not in ("1", "1:1")
 
     def script_path(self) -> Path | None:
         """The script as a path: named, or the first `.py` of a whole command."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runtime_check.claims import EXPERIMENTS
 from runtime_check.findings import Finding
@@ -28,10 +28,12 @@ class Plan:
     not_run: tuple[Finding, ...]
 
 
-def make_plan(findings: list[Finding]) -> Plan:
+def make_plan(findings: list[Finding], parts: bool = False, short: bool = False) -> Plan:
+    """`parts`: what the script is made of is looked at too (for candidates). `short`: no more than the clock needs."""
     answered = tuple(finding for finding in findings if finding.code in EXPERIMENTS)
     not_run = tuple(finding for finding in findings if finding.code not in EXPERIMENTS)
-    passes = [OBSERVE, TIMING, MEMORY, BREAKDOWN]
+    observe = replace(OBSERVE, instruments=(*OBSERVE.instruments, "parts")) if parts else OBSERVE
+    passes = [observe, TIMING] if short and not findings else [observe, TIMING, MEMORY, BREAKDOWN]
     if any(EXPERIMENTS[finding.code] == "spawn" for finding in answered):
         passes.append(SPAWN)
     return Plan(tuple(passes), answered, not_run)

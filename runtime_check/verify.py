@@ -27,6 +27,11 @@ from runtime_check.measures import steps_seen
 from runtime_check.options import Options
 from runtime_check.plan import Plan, make_plan
 from runtime_check.reach import judged_by_reach, rows_to_watch
+from runtime_check.what_if import batch_size, predict
+from runtime_check.what_if.candidates import candidates
+from runtime_check.what_if.gpus import memory_of
+from runtime_check.what_if.records import WhatIf
+from runtime_check.what_if.rows import ranked
 
 MIN_EFFECT_CPU = 0.03
 MIN_EFFECT_GPU = 0.02
@@ -57,6 +62,9 @@ class Report:
     files: dict[str, str] = field(default_factory=dict)  # path of the script and of each finding -> SHA-256
     made_at: str = ""  # UTC
     against: Against | None = None  # an earlier report, with --baseline
+    what_if: WhatIf | None = None
+    batch_search: batch_size.BatchSearch | None = None
+    prediction: predict.Prediction | None = None
 
 
 @dataclass
@@ -73,14 +81,41 @@ def verify(
     fail_on_confirmed: bool = False,
 ) -> Report:
     """Run the user's script a few times for a few steps each. Nothing of it is left when this returns."""
-    plan = make_plan(findings or [])
+    searching = options.find_batch_size and not options.candidates
+    plan = make_plan(findings or [], parts=bool(options.candidates), short=searching)
     progress = _Progress(show) if show is not None else _Progress()
     session = Session(options)
     session.lines = rows_to_watch(plan.answered)
     try:
+        if options.predict:
+            return _predicted(options, session, progress)
         return _Run(options, plan, session, progress, fail_on_confirmed).report()
     finally:
         session.close()
+
+
+def _predicted(options: Options, session: Session, progress: _Progress) -> Report:
+    """Fake tensors only: nothing else of the script is run, so that it need not fit here."""
+    outcomes: list[Outcome] = []
+
+    def show(what: str, done: int, of: int) -> None:
+        progress.show(what, 1, 1, done, of)
+
+    card = memory_of(options.gpu) if options.gpu is not None else None
+    made = predict.predict(session, options.gpu, card, show, outcomes)
+    if made.failure is not None and options.shim and messages.needs_cuda(outcomes[-1]):
+        session.shim = True
+        outcomes.clear()
+        made = predict.predict(session, options.gpu, card, show, outcomes)
+    return Report(
+        options=options,
+        exit_code=EXIT_NOTHING_MEASURED if made.failure is not None else EXIT_RAN,
+        host=machine.describe(),
+        evidence=Evidence(MIN_EFFECT_CPU, False),
+        outcomes=tuple(outcomes),
+        shim=session.shim,
+        prediction=made,
+    )
 
 
 class _Run:
@@ -196,6 +231,8 @@ class _Run:
         code, text = _failure(self.options, outcome)
         answers = self._answers(evidence)
         report = self._report(evidence, code, answers)
+        if ran_out is not None and self.options.find_batch_size:
+            report = replace(report, batch_search=self._search(self._smallest_batch()))
         if ran_out is not None:
             lines = messages.out_of_memory(ran_out, evidence.cuda)
             diagnosis = diagnose(evidence, self.utilisation, ran_out_of_memory=True)
@@ -211,22 +248,30 @@ class _Run:
         evidence = self._evidence()
         ran_out = _ran_out_of_memory(self.outcomes)
         lines = messages.out_of_memory(ran_out, evidence.cuda) if ran_out is not None else []
-        answers, comparisons = self._compared(self._answers(evidence), evidence)
+        answers, comparisons, what_if = self._compared(self._answers(evidence), evidence)
         confirmed = any(answer.verdict is Verdict.CONFIRMED for _, answer in answers)
         code = EXIT_CONFIRMED if self.fail_on_confirmed and confirmed else EXIT_RAN
         if evidence.timing is None and not answers and ran_out is None:
             code = EXIT_NOTHING_MEASURED
         report = self._report(evidence, code, answers)
         diagnosis = diagnose(evidence, self.utilisation, ran_out_of_memory=ran_out is not None)
-        return replace(report, diagnosis=diagnosis, out_of_memory=tuple(lines), comparisons=comparisons)
+        report = replace(report, comparisons=comparisons, what_if=what_if)
+        if self.options.find_batch_size:
+            report = replace(report, batch_search=self._search(evidence.observed))
+        return replace(report, diagnosis=diagnosis, out_of_memory=tuple(lines))
 
     def _compared(
         self, answers: tuple[tuple[Finding, Answer], ...], evidence: Evidence
-    ) -> tuple[tuple[tuple[Finding, Answer], ...], Comparisons | None]:
+    ) -> tuple[tuple[tuple[Finding, Answer], ...], Comparisons | None, WhatIf | None]:
         """With the change and without: what a comparison can decide, within the budget."""
+        asked = self.options.candidates
+        tried = candidates(asked, evidence)
+        if self.options.several_nodes:
+            return answers, None, ranked(asked, tried, ()) if asked else None
         proposals = proposals_for(answers, evidence) if self.options.budget_s > 0 else []
+        proposals += [proposal for candidate in tried for proposal in candidate.proposals]
         if not proposals:
-            return answers, None
+            return answers, None, ranked(asked, tried, ()) if asked else None
         passes = len(self.plan.passes)
 
         def show(what: str, done: int, of: int) -> None:
@@ -234,7 +279,25 @@ class _Run:
 
         compared = compare(self.session, evidence, proposals, self.options.budget_s, show)
         self.compared += compared.outcomes
-        return tuple(with_comparisons(answers, compared.comparisons)), compared.comparisons
+        what_if = ranked(asked, tried, compared.comparisons.decisions) if asked else None
+        return tuple(with_comparisons(answers, compared.comparisons)), compared.comparisons, what_if
+
+    def _smallest_batch(self) -> Outcome:
+        """The script does not fit as it is: where its loader is made shows with batches of one."""
+        change = {"kind": "loader", "file": None, "rows": None, "options": {"batch_size": 1}}
+        return self._launch(Pass("batch size 1", ("behaviours",), extra={"changes": [change]}), 2)
+
+    def _search(self, observed: Outcome | None) -> batch_size.BatchSearch:
+        results = observed.results if observed is not None else []
+        trained = [one for result in results for one in result.get("loaders", ()) if one["role"] == "train"]
+        loader = max(trained, key=lambda one: one["batches"], default=None)
+        cuda = any(result["device"] for result in results)
+        passes = len(self.plan.passes)
+
+        def show(what: str, done: int, of: int) -> None:
+            self.progress.show(what, passes + 2, passes + 2, done, of)
+
+        return batch_size.find(self.session, loader, cuda, show, self.compared)
 
     def _report(self, evidence: Evidence, code: int, answers: tuple[tuple[Finding, Answer], ...]) -> Report:
         return Report(
@@ -268,6 +331,8 @@ class _Run:
         if "timing" in self.by_name and len(self.timed_again) < self.options.repeat - 1:
             made = len(self.timed_again) + 1
             found.append(f"{made} of the {self.options.repeat} timing runs that were asked for gave steps (--timeout).")
+        if self.options.several_nodes:
+            found.append(messages.SEVERAL_NODES)
         try:
             found.append(messages.busy_machine(os.getloadavg()[0], machine.usable_cpus(), self.options.threads))
         except (OSError, AttributeError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from runtime_check.compare.memory import RUNS
 from runtime_check.compare.records import Decision, Design, Proposal
-from runtime_check.compare.sizes import Pace, Size, pair_cost_s, pair_size, toggle_size
+from runtime_check.compare.sizes import Pace, Size, pair_cost_s, pair_size, sequential_cost_s, toggle_size
 from runtime_check.compare.verdicts import FEWEST
 from runtime_check.evidence import Verdict
 
@@ -94,6 +94,8 @@ def _sized(group: tuple[Proposal, ...], pace: Pace, memory_s: float, seconds: fl
     if design is Design.PAIRS:
         size = pair_size(pace, seconds)
         return Planned(design, group, size, pair_cost_s(size, pace), FEWEST)
+    if design is Design.SEQUENTIAL:
+        return Planned(design, group, Size(pace.steps, 1, 0.0), sequential_cost_s(pace.steps, pace), FEWEST)
     return Planned(design, group, Size(0, 0, 0.0), memory_s, 2 * RUNS - 1)  # one run of arm A is there already
 
 

@@ -16,6 +16,7 @@ from runtime_check.compare.budget import BLOCKS_ON_ACCELERATOR, Planned, Spendin
 from runtime_check.compare.memory import Memory
 from runtime_check.compare.pairs import Pairs, supported
 from runtime_check.compare.records import Comparisons, Decision, Design, Noise, Proposal, Samples
+from runtime_check.compare.sequential import Sequential
 from runtime_check.compare.sizes import Pace, toggle_size
 from runtime_check.compare.toggle import Toggles
 from runtime_check.compare.verdicts import FEWEST, decide, duration, effect_of, holm, settled
@@ -33,7 +34,7 @@ Show = Callable[[str, int, int], None]
 
 
 class Timed(Protocol):
-    """What `Toggles` and `Pairs` have in common. Another design that gives replicates has it too."""
+    """What `Toggles`, `Pairs` and `Sequential` have in common. Another design that gives replicates has it too."""
 
     outcomes: list[Outcome]
 
@@ -68,12 +69,13 @@ class _Comparing:
         self.outcomes: list[Outcome] = []
         self.timed: list[Found] = []
         self.others: list[Decision] = []
+        self.unchanged: list[Outcome] = []
         self.noise = Noise(None, machine.usable_cpus())
 
     def run(self, proposals: Sequence[Proposal]) -> Compared:
         open_: list[Proposal] = []
-        for proposal in proposals:
-            decision = bounded(proposal, self.delta) or self._impossible(proposal)
+        for proposal in map(self._feasible, proposals):
+            decision = bounded(proposal, self.delta)
             if decision is not None:
                 self.others.append(decision)
             else:
@@ -84,18 +86,15 @@ class _Comparing:
         spent = time.monotonic() - self.begun
         return Compared(Comparisons(tuple(self._decisions()), self.noise, spent, self.budget_s), self.outcomes)
 
-    def _impossible(self, proposal: Proposal) -> Decision | None:
-        if proposal.design is Design.PAIRS and not supported():
-            return Decision(proposal, Verdict.NOT_RUN, "two runs in lockstep need Linux or macOS")
+    def _feasible(self, proposal: Proposal) -> Proposal:
+        """Two runs in lockstep need Linux or macOS, and one rank; else whole launches follow each other."""
         result = self.evidence.first(self.evidence.timed)
-        if proposal.design is Design.PAIRS and result is not None and result["world"] > 1:
-            return Decision(proposal, Verdict.NOT_RUN, "two runs in lockstep are made for one rank only")
-        return None
+        several = result is not None and result["world"] > 1
+        if proposal.design is Design.PAIRS and (several or not supported()):
+            return replace(proposal, design=Design.SEQUENTIAL)
+        return proposal
 
     def _measure(self, proposals: Sequence[Proposal], pace: Pace) -> None:
-        memory = self.evidence.memory
-        spending = spend(proposals, pace, memory.wall_s if memory is not None else 60.0, self.budget_s)
-        self._leave_out(spending)
         options = self.session.options
         load = machine_load()
         busy = load is not None and load > machine.usable_cpus()
@@ -106,15 +105,30 @@ class _Comparing:
         clock = self._clock(busy)
         self.noise = replace(self.noise, load=load, clock=clock)
         try:
-            for planned in sorted(spending.planned, key=lambda planned: -planned.gain):
-                self._experiment(planned, pace, clock)
+            self._spend(proposals, pace, clock)
         finally:
             self.session.options = options
+
+    def _spend(self, proposals: Sequence[Proposal], pace: Pace, clock: str) -> None:
+        """What was settled early, or gave up, leaves budget for what did not fit at first."""
+        memory = self.evidence.memory
+        memory_s = memory.wall_s if memory is not None else 60.0
+        while True:
+            left = self.budget_s - (time.monotonic() - self.begun)
+            spending = spend(proposals, pace, memory_s, left)
+            for planned in sorted(spending.planned, key=lambda planned: -planned.gain):
+                self._experiment(planned, pace, clock)
+            proposals = [proposal for proposal, _ in spending.left_out]
+            if not proposals or not spending.planned:
+                self._leave_out(spending)
+                return
 
     def _clock(self, busy: bool) -> str:
         timing = self.evidence.timing
         waits_little = timing is not None and timing.wait_share < WAITS_LITTLE
-        return "on-CPU" if busy and waits_little and not self.evidence.cuda else "wall"
+        result = self.evidence.first(self.evidence.timed)
+        alone = result is not None and result["world"] == 1  # a rank that waits for its peers is not on the CPU
+        return "on-CPU" if busy and waits_little and alone and not self.evidence.cuda else "wall"
 
     def _experiment(self, planned: Planned, pace: Pace, clock: str) -> None:
         if planned.design is Design.MEMORY:
@@ -125,6 +139,8 @@ class _Comparing:
             wall = planned.proposals[0].change.kind in ("loader", "source")
             experiment = Pairs(self.session, planned.proposals[0], planned.size, "wall" if wall else clock)
             found = self._replicate(planned, experiment)
+        elif planned.design is Design.SEQUENTIAL:
+            found = self._replicate(planned, Sequential(self.session, planned.proposals[0]))
         else:
             found = self._toggle(planned, pace, clock)
         self.timed += found
@@ -178,12 +194,14 @@ class _Comparing:
 
     def _count(self, proposal: Proposal) -> None:
         memory = self.evidence.memory
-        counted = Memory(self.session, proposal, [memory] if memory is not None else [])
+        baseline = self.unchanged or ([memory] if memory is not None else [])
+        counted = Memory(self.session, proposal, baseline)
         while not counted.complete and self.session.left_s() > SPARE_S:
             self.show(f"memory: {proposal.change.title}", len(counted.a) + len(counted.b), 4)
             self.outcomes.append(counted.replicate())
             if counted.failure() is not None:
                 break
+        self.unchanged = counted.a  # runs as it is serve all memory comparisons
         self.others.append(counted.decide(self.delta))
 
     def _leave_out(self, spending: Spending) -> None:
@@ -235,6 +253,7 @@ def pace_of(evidence: Evidence) -> Pace | None:
         warmup=int(result["warmup"]),
         cuda=evidence.cuda,
         prefetched=prefetched,
+        steps=max(1, len(result["boundaries_ns"]) - 1 - int(result["warmup"])),
     )
 
 

@@ -135,6 +135,16 @@ def _growth(metric: str) -> Maker:
     return make
 
 
+def _no_sync(finding: Finding, evidence: Evidence) -> Proposal | None:
+    result = evidence.first(evidence.observed)
+    micro = round(evidence.micro_batches)
+    if result is None or result["world"] < 2 or micro < 2:
+        return None
+    title = "no_sync on all micro-batches but the last"
+    change = Change("no_sync", title, parameters={"micro_batches": micro})
+    return Proposal(change, Design.TOGGLE, "step_time", 1.0, finding)
+
+
 _MAKERS: dict[str, Maker] = {
     "TL101": _elided,
     "TL102": _elided,
@@ -154,6 +164,7 @@ _MAKERS: dict[str, Maker] = {
     "TL303": _workers,
     "TL304": _pinned,
     "TL410": _tf32,
+    "TL503": _no_sync,
     "TL703": _without_benchmark,
     "TL704": _fused,
 }

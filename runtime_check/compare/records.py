@@ -19,6 +19,7 @@ class Design(str, Enum):
     TOGGLE = "toggle"  # switched between blocks of steps inside one process
     PAIRS = "pairs"  # two live processes in lockstep
     MEMORY = "memory"  # two runs, bytes counted
+    SEQUENTIAL = "sequential"  # whole launches one after the other, where lockstep cannot be (several ranks)
 
 
 @dataclass(frozen=True)

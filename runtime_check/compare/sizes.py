@@ -22,6 +22,7 @@ class Pace:
     warmup: int
     cuda: bool = False
     prefetched: int = 0  # batches that the training loader's workers hold ready
+    steps: int = 20  # that a launch counts
 
     @property
     def until_measuring_s(self) -> float:
@@ -64,6 +65,11 @@ def pair_size(pace: Pace, seconds: float, block: int | None = None) -> Size:
 def pair_cost_s(size: Size, pace: Pace) -> float:
     """Both arms start side by side; each warms up, and settles for a block."""
     return 2 * pace.until_measuring_s + (size.rounds * 4 + 2) * (size.block * pace.step_s + HANDOVER_S)
+
+
+def sequential_cost_s(steps: int, pace: Pace) -> float:
+    """Both launches of one replicate."""
+    return 2 * (pace.until_measuring_s + steps * pace.step_s)
 
 
 def _fitting(seconds: float, each: float, fewest: int, most: int) -> int:

@@ -140,7 +140,7 @@ def _settle(samples: Samples, effect: Effect, delta: float) -> str | None:
         return None
     distance = abs(statistics.fmean(values) - math.log1p(-delta))
     needed = replicates_needed(statistics.stdev(values), distance)
-    unit = "pairs" if samples.proposal.design.value == "pairs" else "processes"
+    unit = "pairs" if samples.proposal.design.value in ("pairs", "sequential") else "processes"
     half = 100 * (effect.high - effect.low) / 2
     if needed is None or needed > 60:
         return f"the effect lies too near {delta:.0%} (half-width {half:.1f} %): another --min-effect, or a quieter machine"

@@ -10,7 +10,7 @@ REDUCTION = "gradient reduction (DDP)"
 
 def reductions(finding: Finding, evidence: Evidence) -> Answer:
     result = evidence.first(evidence.observed)
-    steps = evidence.observed_steps
+    steps = evidence.collective_steps
     if result is None or not steps:
         return no_steps("collectives")
     if result["world"] < 2:
@@ -26,7 +26,7 @@ def reductions(finding: Finding, evidence: Evidence) -> Answer:
 
 def collectives(finding: Finding, evidence: Evidence) -> Answer:
     result = evidence.first(evidence.observed)
-    steps = evidence.observed_steps
+    steps = evidence.collective_steps
     if result is None or not steps:
         return no_steps("collectives")
     if result["world"] < 2:

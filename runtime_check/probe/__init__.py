@@ -187,12 +187,33 @@ def _lines(torch: Any) -> None:
     lines.install(torch, CONFIG)
 
 
+def _parts(torch: Any) -> None:
+    from _trainlint_probe import parts
+
+    parts.install(torch, CONFIG)
+
+
+def _limit(torch: Any) -> None:
+    from _trainlint_probe import limit
+
+    limit.install(torch, CONFIG)
+
+
+def _predict(torch: Any) -> None:
+    from _trainlint_probe import predict
+
+    predict.install(torch, CONFIG)
+
+
 _INSTALLERS = {
     "syncs": _syncs,
     "memory": _memory,
     "behaviours": _behaviours,
     "breakdown": _breakdown,
     "lines": _lines,
+    "parts": _parts,
+    "limit": _limit,
+    "predict": _predict,
 }
 
 

@@ -78,22 +78,36 @@ def install_anomaly_off(torch: Any, change: Change) -> Switch:
 
 def install_optimizer(torch: Any, change: Change) -> Switch:
     """`options` of the parameter groups (`fused`, `foreach`), of all optimizers that know them."""
+    from torch.optim.optimizer import register_optimizer_step_pre_hook
+
     options: dict[str, Any] = change.facts["options"]
-    before: dict[tuple[int, int, str], Any] = {}
+    before: dict[tuple[int, int, str], Any] = {}  # keyed by the optimizer's id: the clock keeps it alive
+    seen: set[int] = set()
+
+    def switch_one(optimizer: Any, on: bool) -> None:
+        for place, group in enumerate(optimizer.param_groups):
+            for name, value in options.items():
+                key = (id(optimizer), place, name)
+                if on and name in group and key not in before:
+                    before[key] = group[name]
+                    group[name] = value
+                    change.count()
+                elif not on and key in before:
+                    group[name] = before.pop(key)
+        _place_step_counts(torch, optimizer)
 
     def switch(on: bool) -> None:
-        for number, optimizer in enumerate(CLOCK.optimizers):
-            for place, group in enumerate(optimizer.param_groups):
-                for name, value in options.items():
-                    key = (number, place, name)
-                    if on and name in group and key not in before:
-                        before[key] = group[name]
-                        group[name] = value
-                        change.count()
-                    elif not on and key in before:
-                        group[name] = before.pop(key)
-            _place_step_counts(torch, optimizer)
+        for optimizer in CLOCK.optimizers:
+            switch_one(optimizer, on)
 
+    def at_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+        """A launch that is changed as a whole was switched on before there was any optimizer."""
+        if id(optimizer) not in seen:
+            seen.add(id(optimizer))
+            if change.on:
+                switch_one(optimizer, True)
+
+    register_optimizer_step_pre_hook(at_step)
     return switch
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import _trainlint_probe as probe
+from _trainlint_probe.clock import CLOCK
 from _trainlint_probe.interventions import Change, Switch
 
 
@@ -91,18 +93,23 @@ def install_checkpoint(torch: Any, change: Change) -> Switch:
 
 
 def largest_container(torch: Any, model: Any) -> list[Any]:
-    """Elements of the Sequential or ModuleList that holds most of the model: of those with at least half as many
+    """Elements of `container_of` that hold parameters."""
+    found = container_of(torch, model)
+    return [] if found is None else [element for element in found[1] if next(element.parameters(), None) is not None]
+
+
+def container_of(torch: Any, model: Any) -> tuple[str, Any] | None:
+    """The Sequential or ModuleList that holds most of the model, with its name: of those with at least half as many
     parameters as the largest, the one with the most elements. Recomputing one block that is all of the model saves
     nothing.
     """
     containers = (torch.nn.Sequential, torch.nn.ModuleList)
-    found = [m for m in model.modules() if isinstance(m, containers) and len(m) > 1]
+    found = [(name, m) for name, m in model.named_modules() if isinstance(m, containers) and len(m) > 1]
     if not found:
-        return []
-    size = {id(m): sum(p.numel() for p in m.parameters()) for m in found}
+        return None
+    size = {name: sum(p.numel() for p in m.parameters()) for name, m in found}
     most = max(size.values())
-    chosen = max((m for m in found if 2 * size[id(m)] >= most), key=len)
-    return [element for element in chosen if next(element.parameters(), None) is not None]
+    return max((entry for entry in found if 2 * size[entry[0]] >= most), key=lambda entry: len(entry[1]))
 
 
 def _recompute(torch: Any, block: Any, checkpoint: Any, change: Change) -> None:
@@ -139,3 +146,84 @@ def install_channels_last(torch: Any, change: Change) -> Switch:
 
     Roots(torch, before, lambda module, output: None)
     return lambda on: None
+
+
+def install_compile(torch: Any, change: Change) -> Switch:
+    """The modules that the step calls are compiled with the defaults, once each, before they are first trained.
+
+    For a whole launch: `Module.__call__` is wrapped until the first step is done, and then as it was, so that nothing of
+    this is traced or timed.
+    """
+    module_class = torch.nn.Module
+    original = module_class.__call__
+    depth = [0]
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        outermost = depth[0] == 0 and probe.STATE.active
+        if outermost and change.on and self.training and torch.is_grad_enabled() and _is_model(torch, self):
+            if getattr(self, "_compiled_call_impl", None) is None and not hasattr(self, "_orig_mod"):
+                self.compile()
+                change.count()
+        depth[0] += 1
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            depth[0] -= 1
+
+    def at_boundary(n: int) -> None:
+        if module_class.__call__ is call:
+            module_class.__call__ = original
+
+    module_class.__call__ = call
+    CLOCK.on_boundary.append(at_boundary)
+    return lambda on: None
+
+
+def install_scaled_float16(torch: Any, change: Change) -> Switch:
+    """`autocast` in float16, with a GradScaler around backward and step: where bfloat16 is not in hardware.
+
+    As in `GradScaler.step`, a step whose gradients overflowed is left out: it finds no gradients.
+    """
+    from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+    change.facts.setdefault("dtype", "float16")
+    switch = install_autocast(torch, change)
+    scalers: dict[str, Any] = {}
+    scaled: list[bool] = []  # a backward since the last boundary was scaled
+    unscaled: list[Any] = []  # optimizers that are in their step
+    original = torch.Tensor.backward
+
+    def backward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not change.on:
+            return original(self, *args, **kwargs)
+        scaled.append(True)
+        return original(_scaler(torch, scalers, self.device.type).scale(self), *args, **kwargs)
+
+    def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if not scaled:
+            return
+        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if not parameters:
+            return
+        scaler = _scaler(torch, scalers, parameters[0].device.type)
+        scaler.unscale_(optimizer)
+        unscaled.append(scaler)
+        if any(bool(found.item()) for found in scaler._found_inf_per_device(optimizer).values()):
+            for parameter in parameters:
+                parameter.grad = None
+
+    def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if unscaled:
+            unscaled.pop().update()
+
+    torch.Tensor.backward = backward
+    CLOCK.on_boundary.append(lambda n: scaled.clear())
+    register_optimizer_step_pre_hook(before)
+    register_optimizer_step_post_hook(after)
+    return switch
+
+
+def _scaler(torch: Any, made: dict[str, Any], device: str) -> Any:
+    if device not in made:
+        made[device] = torch.amp.GradScaler(device)
+    return made[device]

@@ -28,16 +28,18 @@ def install(torch: Any, config: dict[str, Any]) -> None:
     _count_reductions()
     CLOCK.on_finish.append(
         lambda: {
+            "collective_steps": max(0, min(CLOCK.step_count - 1, CLOCK.warmup + CLOCK.steps) - CLOCK.warmup),
             "collectives": [
                 {"file": file, "line": line, "function": function, "what": what, "calls": calls}
                 for (file, line, function, what), calls in sorted(COUNTS.items(), key=lambda item: -item[1])
-            ]
+            ],
         }
     )
 
 
 def _count(what: str) -> None:
-    if probe.STATE.active and CLOCK.measuring:
+    # Past the steps that were asked for, epochs are ended after two batches: micro-batches then belong to no step.
+    if probe.STATE.active and CLOCK.measuring and CLOCK.step_count <= CLOCK.warmup + CLOCK.steps:
         key = (*user_site(3), what)
         COUNTS[key] = COUNTS.get(key, 0) + 1
 

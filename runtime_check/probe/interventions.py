@@ -31,8 +31,12 @@ MODULES = {
     "autocast": "changes_model",
     "checkpoint": "changes_model",
     "channels_last": "changes_model",
+    "compile": "changes_model",
+    "scaled_float16": "changes_model",
     "loader": "changes_loader",
     "eval_no_grad": "changes_loader",
+    "no_sync": "changes_ranks",
+    "distributed": "changes_ranks",
 }
 
 

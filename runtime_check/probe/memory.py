@@ -82,6 +82,15 @@ class Live:
     def records(self) -> list[Storage]:
         return [record for _, record in list(self.storages.values())]
 
+    def forget(self) -> None:
+        """Count from here: what is alive now weighs nothing, also in a view of it and when it goes."""
+        for _, record in self.storages.values():
+            record.bytes = 0
+        self.snapshots.clear()
+        self.peak_by_phase.clear()
+        self._snapshot_at.clear()
+        self.total = self.peak = 0
+
     def record_of(self, tensor: Any) -> Storage | None:
         try:
             kept = self.storages.get(tensor.untyped_storage()._cdata)

@@ -14,6 +14,8 @@ from runtime_check.measures import Timing, steps_done, steps_seen, timing
 from runtime_check.report.series import over_time
 from runtime_check.report.side_effects import gather
 from runtime_check.verify import Report
+from runtime_check.what_if import batch_size, predict
+from runtime_check.what_if.rows import to_object as what_if_object
 
 
 def to_json(report: Report) -> str:
@@ -48,6 +50,9 @@ def to_object(report: Report) -> dict[str, Any]:
         "noise": {"warnings": list(report.warnings), **_noise(report)},
         "comparisons": _comparisons(report),
         "against": report.against.as_object() if report.against is not None else None,
+        "batch_size": batch_size.to_object(report.batch_search) if report.batch_search is not None else None,
+        "prediction": predict.to_object(report.prediction) if report.prediction is not None else None,
+        "what_if": what_if_object(report.what_if) if report.what_if is not None else None,
         "findings": [_finding(f, answer) for f, answer in report.answers if answer.verdict is not Verdict.NOT_RUN],
         "not_run": [
             {

@@ -12,6 +12,9 @@ from runtime_check.findings import Finding
 from runtime_check.measures import bytes_text, timing
 from runtime_check.report.side_effects import gather
 from runtime_check.verify import Report
+from runtime_check.what_if import batch_size, predict
+from runtime_check.what_if.records import Row as Tried
+from runtime_check.what_if.rows import edit_text, row_text
 
 EXECUTES = "verify executed the script: its code ran on this machine, for a few steps, several times."
 
@@ -88,7 +91,8 @@ def speed(report: Report) -> list[str]:
     if measured.samples_per_s:
         batch = f", batch size {measured.batch_size:.0f}" if measured.batch_size else ""
         tokens = f", {measured.tokens_per_s:,.0f} tokens/s" if measured.tokens_per_s else ""
-        lines.append(f"throughput {measured.samples_per_s:,.1f} samples/s{tokens}{batch}")
+        of = " on rank 0" if len(report.evidence.ranks(report.evidence.timed)) > 1 else ""
+        lines.append(f"throughput {measured.samples_per_s:,.1f} samples/s{tokens}{batch}{of}")
     excluded = ", ".join(f"{count} with {why.replace('_', ' ')}" for why, count in sorted(measured.excluded.items()))
     if excluded:
         lines.append(f"left out of the step time: {excluded}")
@@ -135,6 +139,17 @@ def loaders(report: Report) -> list[str]:
     return lines
 
 
+def collectives(report: Report) -> list[str]:
+    """Collectives of rank 0 by line, each step."""
+    result = report.evidence.first(report.evidence.observed)
+    steps = report.evidence.collective_steps
+    if result is None or not steps or result["world"] < 2:
+        return []
+    calls = result.get("collectives", ())[:6]
+    told = [f"{c['what']} {c['calls'] / steps:.1f} ({short(c['file'], report)}:{c['line']})" for c in calls]
+    return [f"collectives per step: {', '.join(told)}" if told else "no collective was called in the steps that ran"]
+
+
 def comparisons(report: Report) -> list[str]:
     """How much the machine moved while runs were compared, and what that took."""
     made = report.comparisons
@@ -152,6 +167,30 @@ def against(report: Report) -> list[str]:
     when = f" of {earlier.made_at}" if earlier.made_at else ""
     said = "worse than" if earlier.regressed else "no regression against"
     return [f"{said} {earlier.source}{when}", *earlier.lines()]
+
+
+def what_if(report: Report) -> list[tuple[Tried, str, list[str]]]:
+    """Of each candidate of `--try`: its row, what was measured, and the lines to change."""
+    made = report.what_if
+    if made is None:
+        return []
+    told = []
+    for row in made.rows:
+        lines = (
+            [f"{short(edit.file, report)}:{edit_text(edit)}" for edit in row.candidate.edits] if row.measured else []
+        )
+        if row.measured and row.candidate.remark:
+            lines.insert(0, f"({row.candidate.remark})")
+        told.append((row, row_text(row), lines))
+    return told
+
+
+def searched(report: Report) -> list[str]:
+    """What `--find-batch-size` and `--predict` found."""
+    lines = batch_size.text_of(report.batch_search) if report.batch_search is not None else []
+    if report.batch_search is not None:
+        lines += [f"  {short(edit.file, report)}:{edit_text(edit)}" for edit in report.batch_search.edits]
+    return lines + (predict.text_of(report.prediction) if report.prediction is not None else [])
 
 
 def side_effects(report: Report) -> list[str]:

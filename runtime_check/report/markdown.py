@@ -25,7 +25,10 @@ def to_markdown(report: Report) -> str:
         next_step = content.shorten(diagnosis.next_step, report)
         blocks.append(f"**{diagnosis.bound}**: {diagnosis.because}. Next: {next_step}.")
         facts = [*content.head(report), *content.speed(report), *content.loaders(report), *content.memory(report)]
+        facts += content.collectives(report)
         blocks.append("\n".join(f"- {line}" for line in facts))
+    if content.searched(report):
+        blocks.append("\n".join(f"- {line.strip()}" for line in content.searched(report)))
     notes = diagnosis.notes if diagnosis is not None else ()
     blocks.extend(_against(report))
     blocks.extend(_tables(report))
@@ -58,6 +61,11 @@ def _tables(report: Report) -> list[str]:
         _table(("comparison without a finding", "verdict", "saving"), _questions(report)),
         _folded(f"{len(not_run)} not run", _table(("code", "line", "why not"), not_run)),
     ]
+    tried: list[Cells] = [
+        (row.candidate.name, text, "<br>".join(f"`{line}`" for line in lines))
+        for row, text, lines in content.what_if(report)
+    ]
+    tables.append(_table(("what if", "measured on this script", "lines to change"), tried))
     diagnosis = report.diagnosis
     if diagnosis is not None:
         phases: list[Cells] = [(name, f"{part:.1%}") for name, part in content.breakdown(diagnosis)]

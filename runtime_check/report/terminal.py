@@ -48,7 +48,8 @@ def lines(report: Report) -> Iterator[tuple[str, str]]:
             yield line, ""
         for name, part in content.breakdown(diagnosis):
             yield f"  {name:<18}{part:6.1%}  {'#' * round(part * _BAR)}", ""
-        for line in (*content.loaders(report), *content.memory(report), *content.utilisation(report)):
+        measured = (content.loaders, content.collectives, content.memory, content.utilisation)
+        for line in (line for told in measured for line in told(report)):
             yield line, ""
         if diagnosis.memory_lines:
             yield "memory at the peak, by line:", "bold"
@@ -65,6 +66,17 @@ def lines(report: Report) -> Iterator[tuple[str, str]]:
         for row in content.rows(report):
             verdict = row.verdict.value.replace("_", " ").upper()
             yield f"{row.code}  {row.place}  {verdict}  {row.why}", _STYLE[row.verdict]
+    for number, (tried, text, edits) in enumerate(content.what_if(report)):
+        if number == 0:
+            yield "", ""
+            yield "what if, most gain first:", "bold"
+        yield f"  {text}", "" if tried.measured else "dim"
+        for edit in edits:
+            yield f"      {edit}", "dim"
+    for number, line in enumerate(content.searched(report)):
+        if number == 0:
+            yield "", ""
+        yield line, "bold" if number == 0 else ""
     for line in content.comparisons(report):
         yield line, "dim"
     earlier = content.against(report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import inspect
 from collections.abc import Iterator
 from typing import Any
@@ -28,9 +29,14 @@ def interventions(probe_module: Any) -> Iterator[Any]:
         (torch.autograd.anomaly_mode.detect_anomaly, "__enter__"),
         (torch.autograd.anomaly_mode.set_detect_anomaly, "__init__"),
         (torch.utils.data.DataLoader, "__init__"),
+        (torch.nn.Module, "__call__"),
+        (torch.nn.parallel.DistributedDataParallel, "forward"),
     ]
     kept = [(owner, name, getattr(owner, name)) for owner, name in owners]
     hooks = [dict(modules._global_forward_pre_hooks), dict(modules._global_forward_hooks)]
+    of_optimizers = importlib.import_module("torch.optim.optimizer")
+    optimizers = (of_optimizers._global_optimizer_pre_hooks, of_optimizers._global_optimizer_post_hooks)
+    optimizer_hooks = [dict(registered) for registered in optimizers]
     always = dict(modules._global_forward_hooks_always_called)
     yield module
     for owner, name, value in kept:
@@ -42,8 +48,13 @@ def interventions(probe_module: Any) -> Iterator[Any]:
     ):
         now.clear()
         now.update(before)
+    for now, before in zip(optimizers, optimizer_hooks, strict=True):
+        now.clear()
+        now.update(before)
     clock.optimizers.clear()
+    clock.boundaries.clear()
     clock.on_phase.clear()
+    clock.on_boundary.clear()
     module.CHANGES.clear()
 
 
@@ -162,6 +173,7 @@ def test_the_optimizer_walks_otherwise_and_comes_to_the_same(interventions: Any,
             optimizer.zero_grad()
             model(torch.ones(2, 8)).square().sum().backward()
             optimizer.step()
+        change.switch(False)
         assert change.used == (6 if switching else 0)  # two options on three switches
         return model.weight.detach().clone()
 
@@ -273,3 +285,93 @@ def test_evaluation_runs_without_a_graph_and_training_with_one(interventions: An
 def test_every_kind_has_its_installer(interventions: Any, probe_module: Any) -> None:
     for kind, module in interventions.MODULES.items():
         assert callable(getattr(probe_module(module), f"install_{kind}"))
+
+
+def test_an_optimizer_that_is_made_later_is_changed_too(interventions: Any, probe_module: Any) -> None:
+    """In a launch that is changed as a whole, the switch comes before there is an optimizer."""
+    change = interventions.make(torch, {"kind": "optimizer", "options": {"fused": True, "foreach": False}})
+    change.switch(True)
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+    assert optimizer.param_groups[0]["fused"] is True
+    assert change.used == 2
+    assert change.failure is None
+
+
+def trained_in_float16(interventions: Any, on: bool, spike: bool = False) -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    change = interventions.make(torch, {"kind": "scaled_float16", "dtype": "float16"})
+    change.switch(on)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = model(torch.ones(2, 8)).square().mean()
+        (loss * 1e30 if spike else loss).backward()
+        optimizer.step()
+    return model.weight.detach().clone(), change
+
+
+def test_float16_is_scaled_and_comes_to_nearly_the_same(interventions: Any) -> None:
+    plain, off = trained_in_float16(interventions, on=False)
+    scaled, change = trained_in_float16(interventions, on=True)
+    assert off.used == 0
+    assert change.used == 3
+    assert change.failure is None
+    torch.testing.assert_close(scaled, plain, atol=5e-3, rtol=5e-3)
+    assert not torch.equal(scaled, plain)
+
+
+def test_a_step_whose_gradients_overflow_is_left_out(interventions: Any) -> None:
+    torch.manual_seed(0)
+    before = torch.nn.Linear(8, 1).weight.detach().clone()
+    after, _ = trained_in_float16(interventions, on=True, spike=True)
+    assert torch.equal(before, after)
+
+
+def test_the_model_of_the_step_is_compiled_once_and_the_wrapper_goes(interventions: Any, probe_module: Any) -> None:
+    clock = probe_module("clock").CLOCK
+    probe_module("clock").probe.STATE.active = True
+    compiled: list[Any] = []
+    original = torch.nn.Module.compile
+    plain_call = torch.nn.Module.__call__
+    torch.nn.Module.compile = lambda self: compiled.append(self)
+    try:
+        change = interventions.make(torch, {"kind": "compile"})
+        change.switch(True)
+        model, loss = torch.nn.Sequential(torch.nn.Linear(4, 2)), torch.nn.MSELoss()
+        with torch.no_grad():
+            model(torch.ones(1, 4))
+        assert compiled == []
+        loss(model(torch.ones(1, 4)), torch.ones(1, 2)).backward()
+        assert compiled == [model]
+        assert change.used == 1
+        for callback in clock.on_boundary:
+            callback(1)
+        assert torch.nn.Module.__call__ is plain_call
+    finally:
+        torch.nn.Module.compile = original
+        probe_module("clock").probe.STATE.active = False
+
+
+def test_only_the_last_micro_batch_reduces(interventions: Any, probe_module: Any) -> None:
+    clock = probe_module("clock").CLOCK
+    synced: list[bool] = []
+    wrapper = torch.nn.parallel.DistributedDataParallel
+    wrapper.forward = lambda self: synced.append(self.require_backward_grad_sync)
+    change = interventions.make(torch, {"kind": "no_sync", "micro_batches": 3})
+    model = wrapper.__new__(wrapper)
+    torch.nn.Module.__init__(model)
+    model.require_backward_grad_sync = True
+    for step, on in enumerate((False, True, True)):
+        change.switch(on)
+        for _ in range(3):
+            model.forward()
+        clock.boundaries.append(step)
+    with torch.no_grad():
+        model.forward()
+    assert synced == [True] * 3 + [False, False, True] * 2 + [True]
+    assert change.used == 4
+    assert model.require_backward_grad_sync is True

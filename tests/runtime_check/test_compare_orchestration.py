@@ -148,13 +148,63 @@ def test_a_busy_machine_gets_one_thread_and_on_cpu_time(monkeypatch: pytest.Monk
     assert session.options.threads is None
 
 
-def test_several_ranks_are_not_compared_in_lockstep() -> None:
+@dataclass
+class Ranked(Launches):
+    """Two ranks; the step is as long on both, and the arm with the change is shorter by `savings[0]`."""
+
+    def launch(self, run: Pass, progress: Any = None) -> Outcome:
+        self.made.append(run)
+        ratio = (1 - self.savings[0]) if "changes" in run.extra else 1.0
+        step = STEP_NS * ratio * (1 + self.random_.gauss(0, self.spread))
+        times = [n * step for n in range(12)]
+        samples = {str(n): {"samples": 8 * (1 + ("changes" in run.extra))} for n in range(12)}
+        facts = [
+            result(boundaries_ns=times, cpu_ns=times, rank=rank, world=2, sums=samples, why="steps") for rank in (0, 1)
+        ]
+        return Outcome(run, facts, 0, "script", 1.0, "")
+
+
+def several_ranks() -> Evidence:
     ranks = evidence()
     assert ranks.timed is not None
     ranks.timed.results[0]["world"] = 2
+    return ranks
+
+
+def test_several_ranks_are_compared_by_whole_launches_in_turn() -> None:
     pair = Proposal(Change("loader", "num_workers=2"), Design.PAIRS, "step_time")
-    made = compare(Launches(()), ranks, [pair], 3600.0)  # type: ignore[arg-type]
-    assert [d.verdict for d in made.comparisons.decisions] == [Verdict.NOT_RUN]
+    session = Ranked((0.3,))
+    made = compare(session, several_ranks(), [pair], 3600.0)  # type: ignore[arg-type]
+    (decision,) = made.comparisons.decisions
+    assert decision.verdict is Verdict.CONFIRMED
+    assert decision.proposal.design is Design.SEQUENTIAL
+    assert decision.effect is not None
+    assert decision.effect.saving == pytest.approx(0.3, abs=0.03)
+    assert [run.name[-1] for run in session.made] == list("ABBAABBAAB")
+
+
+def test_the_time_per_sample_counts_the_samples_of_all_ranks() -> None:
+    pair = Proposal(Change("loader", "batch_size=16"), Design.PAIRS, "sample_time")
+    made = compare(Ranked((-0.5,)), several_ranks(), [pair], 3600.0)  # type: ignore[arg-type]
+    (decision,) = made.comparisons.decisions
+    assert decision.effect is not None
+    assert decision.effect.saving == pytest.approx(0.25, abs=0.03)  # 1.5 times the step for twice the samples
+    assert decision.effect.a == pytest.approx(10 / 16, rel=0.03)
+
+
+def test_what_was_settled_early_leaves_budget_for_what_did_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    spent = []
+    spend = comparing.spend
+
+    def watched(proposals: Any, pace: Any, memory_s: float, budget_s: float) -> Any:
+        spent.append((len(proposals), budget_s))
+        return spend(proposals, pace, memory_s, budget_s)
+
+    monkeypatch.setattr(comparing, "spend", watched)
+    pairs = [Proposal(Change("loader", f"num_workers={n}"), Design.PAIRS, "step_time", 1 - n / 10) for n in (2, 4)]
+    made = compare(Ranked((0.3,)), several_ranks(), pairs, 35.0)  # type: ignore[arg-type]
+    assert [decision.verdict for decision in made.comparisons.decisions] == [Verdict.CONFIRMED] * 2
+    assert [count for count, _ in spent] == [2, 1]
 
 
 def test_on_cuda_the_allocators_peaks_count() -> None:
