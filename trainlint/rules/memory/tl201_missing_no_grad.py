@@ -56,7 +56,8 @@ class MissingNoGrad(Rule):
     Unsafe: it changes what happens to tensors that are used after the loop. A function that does nothing but evaluate is
     decorated, otherwise the loop is put under `with torch.no_grad():`. None in a generator, which would leave autograd
     off for whoever draws from it; and none where a function that is not named after evaluation gives back what has a
-    graph, keeps it on `self`, or goes on computing with it: it may be a part of a loss. Never `inference_mode`, whose tensors cannot enter autograd later.
+    graph, keeps it on `self`, or goes on computing with it: it may be a part of a loss. Never `inference_mode`, whose
+    tensors cannot enter autograd later.
 
     ## Measured by `trainlint verify`
 
