@@ -408,6 +408,8 @@ def running(scripts: Path, tmp_path: Path) -> Iterator[Callable[..., tuple[subpr
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # a shell's background job ignores it, and what it starts does too
+            preexec_fn=(lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) if os.name == "posix" else None,
         )
         processes.append(process)
         return process, wait_for(lambda: numbers(folder, 2))
