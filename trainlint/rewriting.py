@@ -338,7 +338,7 @@ def add_argument(site: Site, call: cst.Call, *contents: str) -> list[Change]:
     start, end = site.span(args[-1])
     comma = isinstance(args[-1].comma, cst.Comma)
     starts = [_starts_row(text, site.span(a)[0]) for a in args]
-    own_rows = starts[-1] and all(starts[1:])
+    own_rows = starts[-1] and (starts[-2:] == [True, True] or all(starts[1:]))
     if own_rows and len(args) > 1 and not comma and text[end : end + 1] == ")":  # the bracket closes in the last row
         return [site.insert(end, "".join(f",{_newline_and(site, start)}{one}" for one in contents))]
     if comma:
