@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from trainlint.rules import rewrites
 from trainlint.rules.rule import Rewrite
-from trainlint.semantic import walk
+from trainlint.semantic import version_guards, walk
 from trainlint.semantic.facts import Attribute, Await, Call, Constant, Expr, Import, Record, Starred, Walrus, Yield
 from trainlint.semantic.graphs import may_have_graph
 from trainlint.semantic.values import Const, Tensor, each
@@ -30,6 +30,8 @@ def rewrite_of(script: Script, record: Record, change: Change) -> Rewrite | None
     if fix is None or not isinstance(record, Expr) or isinstance(record, Import):
         return None
     if script.settings is not None and not offered(change, script.settings.torch_range):
+        return None
+    if version_guards.is_chosen_by_version(script.inference, record):
         return None
     if fix.unless and script.semantics.program.says(script.module, re.compile(fix.unless.encode())):
         return None

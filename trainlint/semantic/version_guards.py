@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from trainlint.patterns_on_use import Pattern
+from trainlint.semantic import placement, walk
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import (
@@ -44,6 +45,19 @@ _DEEPEST = 6
 def is_guarded(inference: Inference, context: Context) -> bool:
     """Whether a place, or every call that leads to it, stands under a condition on a version."""
     return _is_guarded(inference, context, set())
+
+
+def is_chosen_by_version(inference: Inference, record: Record) -> bool:
+    """Whether an expression is one side of `new if VERSION >= ... else old`."""
+    own = placement.own_statement(record)
+    if own is None:
+        return False
+    return any(
+        isinstance(choice, Conditional)
+        and any(one is record for side in (choice.body, choice.orelse) for one in walk.inside(side))
+        and asks_version(inference, choice.test)
+        for choice in walk.inside(own)
+    )
 
 
 def _is_guarded(inference: Inference, context: Context, seen: set[int]) -> bool:
