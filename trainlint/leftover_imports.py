@@ -15,6 +15,8 @@ from trainlint.source import NotChecked, Source, read_source
 
 _KEPT = re.compile(r"#\s*(?:noqa|type:|pylint|trainlint|fmt:|isort|pyright|ruff)")
 
+_STAR = re.compile(r"from\s+([\w.]+)\s+import\s*\*")
+
 Change = tuple[int, int, str]
 
 
@@ -68,14 +70,24 @@ def _bound(statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
 
 
 def _words(tree: ast.Module) -> set[str]:
-    """Names and, in strings (annotations, `__all__`), words."""
+    """Names and, in strings that are code (annotations, `__all__`), words."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             found.add(node.id)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_code(node.value):
             found.update(re.findall(r"\w+", node.value))
     return found
+
+
+def _is_code(text: str) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            ast.parse(text.strip(), mode="eval")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+    return True
 
 
 def _star_or_asked(tree: ast.Module) -> bool:
@@ -87,10 +99,11 @@ def _wanted_elsewhere(path: str, names: set[str]) -> set[str]:
     """Names that stand in a file that imports this one."""
     project = Project(find_root(path), _text)
     found: set[str] = set()
+    own = os.path.basename(path).partition(".")[0]
     for other in project.neighbours.family(os.path.abspath(path))[1:]:
         text = _text(other) or ""
         found |= {name for name in names if re.search(rf"\b{re.escape(name)}\b", text)}
-        if re.search(r"import\s*\*", text):
+        if any(module.rpartition(".")[2] == own for module in _STAR.findall(text)):
             return names
     return found
 
