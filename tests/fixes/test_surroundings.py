@@ -90,7 +90,9 @@ def test_surroundings_survive(
         return (b"\xef\xbb\xbf" if bom else b"") + full.replace("\n", newline).encode()
 
     if before.split("\n", 1)[0] != after.split("\n", 1)[0]:
-        above = ""  # the first row goes, and the blank row behind it only where nothing stands above: a fixture has that
+        above = (
+            ""  # the first row goes, and the blank row behind it only where nothing stands above: a fixture has that
+        )
     if case.code == "TL301":
         below = []  # would go under the guard with the rest: see test_main_guard.py
     ast.parse(around(before))
