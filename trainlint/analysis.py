@@ -65,7 +65,7 @@ class Analysis:
         try:
             return self._ask(source, script, tree, rules)
         finally:
-            if tree is None:
+            if tree is None and script.module.again is None:  # else they are gone already, or have come back
                 script.project.forget(script.module)
             script.project.forget_all()
 

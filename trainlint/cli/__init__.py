@@ -24,7 +24,8 @@ def main() -> None:
     """The console script."""
     import gc
 
-    gc.disable()  # facts are made by the hundred thousand and live long; `analysis` collects when it lets go of them
+    if sys.argv[1:2] == ["check"]:
+        gc.disable()  # facts are made by the hundred thousand and live long; `analysis` collects when it lets go of them
     try:
         run()
     except SystemExit as end:
