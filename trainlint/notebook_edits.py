@@ -54,12 +54,7 @@ def _in_cell(raw: str, lines: Sequence[_Text], changes: Sequence[tuple[int, int,
         return [_in_literal(raw, lines[0], new)]
     before = [line.text for line in lines]
     after = _split_like(before, new)
-    first = 0
-    while first < min(len(before), len(after)) and before[first] == after[first]:
-        first += 1
-    last = 0
-    while last < min(len(before), len(after)) - first and before[-1 - last] == after[-1 - last]:
-        last += 1
+    first, last = _same_ends(before, after)
     gone, come = lines[first : len(lines) - last], after[first : len(after) - last]
     if len(gone) == len(come):
         return [_in_literal(raw, line, text) for line, text in zip(gone, come, strict=True)]
@@ -130,18 +125,25 @@ def _literal(raw: str, text: str) -> str:
     return json.dumps(text, ensure_ascii=raw.isascii())
 
 
+def _same_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+    """How many items at the start are the same, and how many of the others at the end."""
+    shorter = min(len(old), len(new))
+    first = 0
+    while first < shorter and old[first] == new[first]:
+        first += 1
+    last = 0
+    while last < shorter - first and old[-1 - last] == new[-1 - last]:
+        last += 1
+    return first, last
+
+
 _UNIT = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|[^\\]", re.DOTALL)
 
 
 def _in_literal(raw: str, literal: _Text, new: str) -> tuple[int, int, str]:
     """Only what differs is written anew, so that escapes stay as they were."""
     old = literal.text
-    head = 0
-    while head < min(len(old), len(new)) and old[head] == new[head]:
-        head += 1
-    tail = 0
-    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
-        tail += 1
+    head, tail = _same_ends(old, new)
     ends = [literal.start + 1]
     ends += [match.end() for match in _UNIT.finditer(raw, literal.start + 1, literal.end - 1)]
     if len(ends) != len(old) + 1:

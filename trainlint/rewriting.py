@@ -106,7 +106,7 @@ class Site:
             return start, end  # those belong to it
         for _ in node.lpar:
             start = self.text.rindex("(", 0, start)
-            end = _after(self.text, end, ")")
+            end = past(self.text, end, ")")
         return start, end
 
     def written(self, node: cst.BaseExpression) -> str:
@@ -155,9 +155,6 @@ class Site:
 
     def insert(self, offset: int, content: str) -> Change:
         return Change(offset, offset, content)
-
-
-Rewriting = Callable[[Site], Iterable[Change]]
 
 
 def edits_of(changes: Iterable[Change], source: Source) -> tuple[Edit, ...]:
@@ -273,8 +270,8 @@ def around_shallow_copy(site: Site) -> list[Change]:
     ):
         return []
     start = site.outer_span(outer)[0]
-    end = _after(site.text, _after(site.text, start, "copy"), ".")
-    return [Change(end, _after(site.text, end, "copy"), "deepcopy")]
+    end = past(site.text, past(site.text, start, "copy"), ".")
+    return [Change(end, past(site.text, end, "copy"), "deepcopy")]
 
 
 # ------------------------------------------------------------------------------------------------------ arguments
@@ -342,8 +339,8 @@ def add_argument(site: Site, call: cst.Call, *contents: str) -> list[Change]:
     if own_rows and len(args) > 1 and not comma and text[end : end + 1] == ")":  # the bracket closes in the last row
         return [site.insert(end, "".join(f",{_newline_and(site, start)}{one}" for one in contents))]
     if comma:
-        end = _after(text, end, ",")
-    if own_rows and _ends_row(text, end):
+        end = past(text, end, ",")
+    if own_rows and ends_row(text, end):
         rest = row_end(text, end)
         added = ",".join(f"{_newline_and(site, start)}{one}" for one in contents) + ("," if comma else "")
         if comma or rest == end:
@@ -383,8 +380,8 @@ def drop_arguments(site: Site, call: cst.Call, places: Sequence[int]) -> list[Ch
     for at in gone:
         start, end = site.span(args[at])
         if isinstance(args[at].comma, cst.Comma):
-            end = _after(text, end, ",")
-        if _starts_row(text, start) and _ends_row(text, end):  # rows of its own: they go, with the comment in the last
+            end = past(text, end, ",")
+        if _starts_row(text, start) and ends_row(text, end):  # rows of its own: they go, with the comment in the last
             start = row_start(text, start)
             after = next_row(text, end)
             if text[start:after].lstrip().startswith("#"):
@@ -403,7 +400,7 @@ def drop_arguments(site: Site, call: cst.Call, places: Sequence[int]) -> list[Ch
             if text[before - 1 : before] in ("\n", "\r", "\\"):
                 before = start
             if last_kept >= 0 and last_kept + 1 == gone_run(gone, at) and not isinstance(args[-1].comma, cst.Comma):
-                comma = _after(text, site.span(args[last_kept])[1], ",") - 1
+                comma = past(text, site.span(args[last_kept])[1], ",") - 1
                 if comma + 1 == before or (at == last_kept + 1 and "#" not in text[comma:before]):
                     before = comma
             changes.append(Change(before, end, ""))
@@ -434,7 +431,7 @@ def remove_statement(site: Site) -> list[Change]:
         return [Change(start, end, "pass")]
     text = site.text
     end = _back_over_blanks(text, end) if text[end : end + 1] != ";" else end + 1
-    if not _starts_row(text, start) or not _ends_row(text, end):
+    if not _starts_row(text, start) or not ends_row(text, end):
         return [Change(start, end, "pass")]
     if "#" in text[end : row_end(text, end)]:
         comment = text[end : row_end(text, end)].lstrip()
@@ -462,23 +459,6 @@ def over_blank_rows(text: str, start: int, end: int, first: bool = False) -> int
     return rows[min(above, below)]
 
 
-def statement_before(site: Site, condition: str | None, line: str) -> list[Change]:
-    """A statement, under a condition or not, in a row before the one that the node stands in."""
-    own = site.around(cst.SimpleStatementLine)
-    if own is None:
-        raise NoFix
-    start = site.span(own.body[0])[0]
-    row = row_start(site.text, start)
-    indent = site.text[row:start]
-    if indent.strip():
-        raise NoFix
-    newline = site.source.newline
-    rows = [f"{indent}{line}"]
-    if condition is not None:
-        rows = [f"{indent}{condition}", f"{indent}{site.tree.default_indent}{line}"]
-    return [site.insert(row, "".join(f"{r}{newline}" for r in rows))]
-
-
 def unwrap(site: Site) -> list[Change]:
     """`f(x, ...)` -> `x`; `x = f(x)` goes."""
     value = site.call.args[0].value
@@ -499,26 +479,6 @@ def loop(node: object) -> cst.For:
     return node
 
 
-def first_in_loop(site: Site, condition: str | None, line: str) -> list[Change]:
-    """A statement, under a condition or not, as the first of the loop that the node is."""
-    node = loop(site.node)
-    if not isinstance(node.body, cst.IndentedBlock):
-        raise NoFix
-    text = site.text
-    colon = _after(text, site.outer_span(node.iter)[1], ":")
-    if not _ends_row(text, colon):
-        raise NoFix
-    row = next_row(text, colon)
-    start = site.span(node)[0]
-    outer = text[row_start(text, start) : start]
-    if outer.strip():
-        raise NoFix
-    unit = node.body.indent or site.tree.default_indent
-    newline = _newline_at(text, row)
-    lines = [line] if condition is None else [condition, f"{unit}{line}"]
-    return [site.insert(row, "".join(f"{outer}{unit}{r}{newline}" for r in lines))]
-
-
 def rows(text: str, start: int, end: int) -> list[tuple[int, int]]:
     rows = []
     while start < end:
@@ -537,10 +497,10 @@ def _newline_and(site: Site, offset: int) -> str:
     """A line end, and the white space that stands before an offset in its row."""
     start = row_start(site.text, offset)
     before = site.text[start:offset]
-    return _newline_at(site.text, start) + before
+    return newline_at(site.text, start) + before
 
 
-def _newline_at(text: str, start: int) -> str:
+def newline_at(text: str, start: int) -> str:
     """The line end just before a row."""
     if text[start - 2 : start] == "\r\n":
         return "\r\n"
@@ -570,7 +530,7 @@ def _starts_row(text: str, offset: int) -> bool:
     return not text[row_start(text, offset) : offset].strip()
 
 
-def _ends_row(text: str, offset: int) -> bool:
+def ends_row(text: str, offset: int) -> bool:
     """Whether nothing but a comment follows in the row."""
     rest = text[offset : row_end(text, offset)].strip()
     return not rest or rest.startswith("#")
@@ -585,7 +545,7 @@ def _back_over_blanks(text: str, offset: int) -> int:
 _TRIVIA = re.compile(r"(?:[\s\\]|#[^\r\n]*)*")
 
 
-def _after(text: str, offset: int, sign: str) -> int:
+def past(text: str, offset: int, sign: str) -> int:
     """The end of a sign that follows, with nothing but white space and comments before it."""
     match = _TRIVIA.match(text, offset)
     assert match is not None

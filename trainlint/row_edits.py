@@ -11,10 +11,11 @@ from trainlint import rewriting
 from trainlint.rewriting import Change, NoFix, Site
 
 
-def before(site: Site, line: str) -> list[Change]:
-    """A row before the statement around the node."""
+def before(site: Site, line: str, condition: str | None = None) -> list[Change]:
+    """A row, under a condition or not, before the statement around the node."""
     start, indent = _place(site, _own(site))
-    return [site.insert(start, f"{indent}{line}{site.source.newline}")]
+    unit = site.tree.default_indent
+    return [site.insert(start, "".join(f"{indent}{r}{site.source.newline}" for r in _under(condition, unit, line)))]
 
 
 def behind(site: Site, *lines: str) -> list[Change]:
@@ -24,11 +25,16 @@ def behind(site: Site, *lines: str) -> list[Change]:
     return _put_at(site, _end(site, own), [f"{indent}{line}" if line else "" for line in lines])
 
 
-def first_in(site: Site, line: str) -> list[Change]:
-    """A row at the start of the block of the node: a loop's body, or a function's below its docstring."""
+def first_in(site: Site, line: str, condition: str | None = None) -> list[Change]:
+    """A row at the start of the block of the node: a loop's body, or a function's below its docstring. A condition is
+    for a `for` loop only."""
     node = site.node
-    if not isinstance(node, (cst.For, cst.While, cst.FunctionDef, cst.If)) or not isinstance(
-        node.body, cst.IndentedBlock
+    if isinstance(node, cst.For):
+        return _below_header(site, node, line, condition)
+    if (
+        condition is not None
+        or not isinstance(node, (cst.While, cst.FunctionDef, cst.If))
+        or not isinstance(node.body, cst.IndentedBlock)
     ):
         raise NoFix
     first = node.body.body[0]
@@ -48,6 +54,25 @@ def first_in(site: Site, line: str) -> list[Change]:
     for _ in first.leading_lines:  # what is said about the statement stays with it
         start = rewriting.row_above(site.text, start)
     return [site.insert(start, f"{indent}{line}{site.source.newline}")]
+
+
+def _below_header(site: Site, loop: cst.For, line: str, condition: str | None) -> list[Change]:
+    if not isinstance(loop.body, cst.IndentedBlock):
+        raise NoFix
+    text = site.text
+    colon = rewriting.past(text, site.outer_span(loop.iter)[1], ":")
+    start = site.span(loop)[0]
+    outer = text[rewriting.row_start(text, start) : start]
+    if not rewriting.ends_row(text, colon) or outer.strip():
+        raise NoFix
+    row = rewriting.next_row(text, colon)
+    unit = loop.body.indent or site.tree.default_indent
+    newline = rewriting.newline_at(text, row)
+    return [site.insert(row, "".join(f"{outer}{unit}{r}{newline}" for r in _under(condition, unit, line)))]
+
+
+def _under(condition: str | None, unit: str, line: str) -> list[str]:
+    return [line] if condition is None else [condition, f"{unit}{line}"]
 
 
 def _is_import(statement: cst.BaseStatement) -> bool:

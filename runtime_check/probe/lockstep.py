@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 import socket
-import time
 from typing import Any
 
+from _trainlint_probe.block import Block, settle
 from _trainlint_probe.clock import CLOCK, rank
 
 
@@ -22,11 +22,7 @@ class Lockstep:
         self.block: int = config["lockstep"]["block"]
         self.peer: Any = None
         self.started = False
-        self.steps = 0
-        self.begun_wall = 0
-        self.begun_cpu = 0
-        self.sums = [0.0, 0.0]
-        self.why: set[str] = set()
+        self.now = Block()
 
     def at_boundary(self, n: int) -> None:
         if n <= CLOCK.warmup or CLOCK.finished:
@@ -38,8 +34,8 @@ class Lockstep:
             self.started = True
             self._wait({"ready": os.getpid()})
             return
-        self._step_done(n - 1)
-        if self.steps >= self.block:
+        self.now.step_done(n - 1)
+        if self.now.steps >= self.block:
             self._block_done()
 
     def _connect(self) -> None:
@@ -47,24 +43,17 @@ class Lockstep:
         connection.connect(self.address)
         self.peer = connection.makefile("rw", encoding="ascii")
 
-    def _step_done(self, interval: int) -> None:
-        self.steps += 1
-        self.why.update(CLOCK.flags.get(interval, ()))
-        sums = CLOCK.sums.get(interval, {})
-        self.sums[0] += sums.get("loader_ns", 0)
-        self.sums[1] += sums.get("samples", 0)
-
     def _block_done(self) -> None:
-        if CLOCK.cuda:
-            self.torch.cuda.synchronize()
+        settle(self.torch)
+        wall, cpu = self.now.times()
         self._wait(
             {
-                "wall": time.perf_counter_ns() - self.begun_wall,
-                "cpu": time.process_time_ns() - self.begun_cpu,
-                "steps": self.steps,
-                "loader_ns": self.sums[0],
-                "samples": self.sums[1],
-                "why": sorted(self.why),
+                "wall": wall,
+                "cpu": cpu,
+                "steps": self.now.steps,
+                "loader_ns": self.now.loader_ns,
+                "samples": self.now.samples,
+                "why": sorted(self.now.why),
             }
         )
 
@@ -79,11 +68,7 @@ class Lockstep:
         if not order.startswith("go"):
             CLOCK.finish("steps")
             CLOCK._stop()
-        self.steps = 0
-        self.sums = [0.0, 0.0]
-        self.why = set()
-        self.begun_cpu = time.process_time_ns()
-        self.begun_wall = time.perf_counter_ns()
+        self.now.begin()
 
 
 def install(torch: Any, config: dict[str, Any]) -> None:

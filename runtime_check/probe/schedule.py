@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 from _trainlint_probe import interventions
+from _trainlint_probe.block import Block, settle
 from _trainlint_probe.clock import CLOCK, world
 
 ON_ACCELERATOR_DROPPED = 2  # first steps of a block, where the queue still holds the other arm's work
@@ -41,23 +42,20 @@ class Schedule:
         ] = []  # [slot, round, on, wall ns, cpu ns, steps, loader ns, samples, why not plain]
         self.turn = -PRELUDE * len(self.slots)  # rounds done, all slots together
         self.place = 0  # block within the round
-        self.done_steps = -1  # of this block; -1: not started
+        self.now: Block | None = None  # until the first one starts
         self.begun_ns = 0
-        self.begun_wall = 0
-        self.begun_cpu = 0
-        self.sums = [0.0, 0.0]
-        self.why: set[str] = set()
 
     def at_boundary(self, n: int) -> None:
         if n <= CLOCK.warmup or CLOCK.finished:
             return
-        if self.done_steps >= 0:
-            self._step_done(n - 1)
-            if self.done_steps < self.block:
-                if CLOCK.cuda and self.done_steps == ON_ACCELERATOR_DROPPED:
-                    self._start_clock()
+        if self.now is not None:
+            self.now.step_done(n - 1)
+            if self.now.steps < self.block:
+                if CLOCK.cuda and self.now.steps == ON_ACCELERATOR_DROPPED:
+                    settle(self.torch)
+                    self.now.start_clock()
                 return
-            self._block_done()
+            self._block_done(self.now)
         else:
             self.begun_ns = time.perf_counter_ns()
         if self._over():
@@ -84,34 +82,19 @@ class Schedule:
 
     def _start_block(self) -> None:
         self._slot().switch(self._on())
-        self.done_steps = 0
-        self.why = set()
-        self._start_clock()
+        settle(self.torch)
+        self.now = Block()
 
-    def _start_clock(self) -> None:
-        if CLOCK.cuda:
-            self.torch.cuda.synchronize()  # at the ends of a block only: at each step it would be the very wait
-        self.sums = [0.0, 0.0]
-        self.begun_cpu = time.process_time_ns()
-        self.begun_wall = time.perf_counter_ns()
-
-    def _step_done(self, interval: int) -> None:
-        self.done_steps += 1
-        self.why.update(CLOCK.flags.get(interval, ()))
-        sums = CLOCK.sums.get(interval, {})
-        self.sums[0] += sums.get("loader_ns", 0)
-        self.sums[1] += sums.get("samples", 0)
-
-    def _block_done(self) -> None:
-        if CLOCK.cuda:
-            self.torch.cuda.synchronize()
-        wall, cpu = time.perf_counter_ns() - self.begun_wall, time.process_time_ns() - self.begun_cpu
-        steps = self.done_steps
+    def _block_done(self, block: Block) -> None:
+        settle(self.torch)
+        wall, cpu = block.times()
+        steps = block.steps
         if CLOCK.cuda and steps > ON_ACCELERATOR_DROPPED:
             steps -= ON_ACCELERATOR_DROPPED
         if self.turn >= 0:
             slot, round_ = self.turn % len(self.slots), self.turn // len(self.slots)
-            entry = [slot, round_, self._on(), wall, cpu, steps, *self.sums, sorted(self.why)]
+            counted = [block.loader_ns, block.samples, sorted(block.why)]
+            entry = [slot, round_, self._on(), wall, cpu, steps, *counted]
             self.blocks.append(entry)
         self.place += 1
         if self.place == 4:

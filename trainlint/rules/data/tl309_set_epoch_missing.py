@@ -114,9 +114,9 @@ class SetEpochMissing(Rule):
         line = f"{sampler}.set_epoch({epoch})"
 
         def edit(site: Site) -> Iterable[Change]:
-            from trainlint import rewriting
+            from trainlint import rewriting, row_edits
 
-            yield from rewriting.first_in_loop(site, condition, line)
+            yield from row_edits.first_in(site, line, condition)
             if renamed:
                 yield site.replace(rewriting.loop(site.node).target, epoch)
 

@@ -91,6 +91,6 @@ class HiddenStateNotDetached(Rule):
 
 
 def _before(site: Site, state: str, line: str, may_be_none: bool) -> Iterable[Change]:
-    from trainlint import rewriting
+    from trainlint import row_edits
 
-    return rewriting.statement_before(site, f"if {state} is not None:" if may_be_none else None, line)
+    return row_edits.before(site, line, f"if {state} is not None:" if may_be_none else None)
