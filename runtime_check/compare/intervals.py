@@ -24,10 +24,6 @@ class Interval:
     n: int
     confidence: float
 
-    @property
-    def half_width(self) -> float:
-        return (self.high - self.low) / 2
-
 
 def t_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
     n = len(values)

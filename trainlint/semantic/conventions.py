@@ -36,10 +36,8 @@ OPTIMIZER_NAME = Pattern(r"(?:^|_)(?:optim|optimizer|optimiser|opt)(?:_\w+)?$|^o
 SCALER_NAME = Pattern(r"(?:^|_)(?:grad_?)?scaler$", re.I)
 SCHEDULER_NAME = Pattern(r"scheduler|(?:^|_)sched$", re.I)
 LOADER_NAME = Pattern(r"(?:^|_)(?:data_?)?loaders?(?:_\w+)?$|dataloader|(?:^|_)dl$|loader$", re.I)
-DATASET_NAME = Pattern(r"(?:^|_)data_?set(?:_\w+)?$|_ds$", re.I)
 DEVICE_NAME = Pattern(r"(?:^|_)(?:device|dev)$", re.I)
 OPTIONS_NAME = Pattern(r"^(?:args?|opts?|options|cfg|config|conf|hparams|flags|params|hp|hyp|settings)$", re.I)
-LOSS_VALUE = Pattern(r"(?:^|_)loss(?:es)?(?:_\w+)?$|^loss", re.I)
 
 
 def names_module(name: str) -> bool:

@@ -287,24 +287,6 @@ class Guards:
         return None
 
 
-def is_rank_test(test: Expr) -> bool:
-    """Whether a condition asks for the process rank: it picks a process, not a step."""
-    stack: list[Expr] = [test]
-    while stack:
-        current = stack.pop()
-        if isinstance(current, (Name, Attribute)):
-            name = current.id if isinstance(current, Name) else current.attr
-            if _RANK_NAME.search(name) and "distributed" not in name.lower():
-                return True
-        for part in current.parts:
-            child = getattr(current, part)
-            if isinstance(child, tuple):
-                stack.extend(c for c in child if isinstance(c, Expr))
-            elif isinstance(child, Expr):
-                stack.append(child)
-    return False
-
-
 _CONTRARY = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "in": "not in", "not in": "in"}
 
 

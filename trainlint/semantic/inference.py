@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from trainlint.semantic import conventions, external, options
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.callgraph import CallGraph
-from trainlint.semantic.contexts import dotted_name, is_self
+from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import (
     Attribute,
     Await,
@@ -864,9 +864,6 @@ class Inference:
         """The full name of what an expression refers to, when it lies outside the project."""
         held = self.value(expr)
         return held.name if isinstance(held, External) else None
-
-    def class_of_self(self, expr: Expr) -> Class | None:
-        return expr.context.cls if is_self(expr, expr.context) else None
 
 
 _BUILTINS = frozenset(dir(builtins))

@@ -297,12 +297,10 @@ FACTORIES = frozenset(
 )
 
 # tensor methods and attributes whose value is a Python object
-SCALAR_METHODS = frozenset({"item"})
 NUMBER_METHODS = frozenset(
     "numel nelement dim ndimension stride storage_offset element_size get_device data_ptr size_in_bytes "
     "is_contiguous is_floating_point is_complex is_signed is_set_to is_pinned is_shared equal allclose __len__".split()
 )
-SHAPE_ATTRIBUTES = frozenset({"shape"})
 NUMBER_ATTRIBUTES = frozenset(
     "ndim is_cuda is_mps is_xpu is_leaf requires_grad is_sparse is_quantized is_meta is_cpu itemsize nbytes output_nr "
     "retains_grad is_nested".split()
@@ -318,7 +316,6 @@ TENSOR_ONLY_METHODS = frozenset(
     "pin_memory narrow unbind logsumexp retain_grad split_with_sizes index_fill_ index_add_ nelement "
     "normal_ uniform_ abs_ neg_ pow_ exp_ logical_not erf sqrt rsqrt".split()
 )
-TENSOR_ONLY_ATTRIBUTES = frozenset({"grad_fn", "is_cuda", "requires_grad", "is_leaf", "grad"})
 
 MODULE_METHODS = frozenset(
     "parameters named_parameters eval state_dict load_state_dict zero_grad modules children".split()

@@ -133,10 +133,6 @@ class Step(NamedTuple):
         record: Record = self.frame.record
         return record
 
-    def micro_loops(self) -> set[int]:
-        """Identities of the inner loop frames in which a backward runs: loops over micro-batches."""
-        return {id(f) for e in self.events if e.kind == BACKWARD for f in e.loops}
-
 
 class Steps:
     def __init__(self, inference: Inference, work: Work, loops: Loops) -> None:

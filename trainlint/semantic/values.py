@@ -198,10 +198,6 @@ def merge_tensors(tensors: list[Tensor]) -> Tensor:
     return Tensor(device, graph, origin, any(t.sure for t in tensors), sizes.pop() if len(sizes) == 1 else None)
 
 
-def has_unknown(value: Value) -> bool:
-    return any(isinstance(v, Unknown) for v in each(value))
-
-
 def constant(value: Value) -> object:
     """The Python value of a known constant, `...` for anything else (so that None stays a value of its own)."""
     return value.value if isinstance(value, Const) else ...
