@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from trainlint.findings import Claim, Level
 from trainlint.rules import rewrites
 from trainlint.rules.rule import Hit, Note, Rewrite, Rule
-from trainlint.semantic import arguments, frameworks, loading, moving, pinning, reading
+from trainlint.semantic import arguments, cuda_items, frameworks, loading, moving, pinning, reading
 from trainlint.semantic.facts import Call, Constant
 from trainlint.semantic.feeding import is_switched_off
 from trainlint.semantic.loops import has_one_turn
@@ -114,6 +114,9 @@ class PinMemoryMissing(Rule):
         return False
 
     def _on_device_already(self, script: Script, call: Call) -> bool:
+        """Only tensors on the host can be pinned: the loader's thread raises on others."""
+        if next(cuda_items.made(script, call), None) is not None:
+            return True
         for dataset in loading.datasets(script, call):
             if dataset.cls is None and dataset.call is not None and dataset.name.endswith("TensorDataset"):
                 for argument in dataset.call.args:

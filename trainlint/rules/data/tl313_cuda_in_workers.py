@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
-from trainlint.semantic import known, loading, moving, reading
+from trainlint.semantic import cuda_items, loading
 from trainlint.semantic.facts import Call
-from trainlint.semantic.values import External, Object, each
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -77,12 +76,9 @@ class CudaInWorkers(Rule):
             if workers is None:
                 continue
             some = workers.some and not self._spawned(script, loader)
-            for function, calls in reading.entered(script, reading.item_functions(script, loader)):
-                if function.module is not script.module:
-                    continue
-                for call in function.calls:
-                    if self._on_cuda(script, call) and (id(call) not in found or some):
-                        found[id(call)] = self._hit(call, loader, calls, some)
+            for call, calls in cuda_items.made(script, loader):
+                if call.context.module is script.module and (id(call) not in found or some):
+                    found[id(call)] = self._hit(call, loader, calls, some)
         yield from found.values()
 
     def _hit(self, call: Call, loader: Call, calls: tuple[Call, ...], some: bool) -> Hit:
@@ -96,19 +92,3 @@ class CudaInWorkers(Rule):
     def _spawned(self, script: Script, loader: Call) -> bool:
         given = script.constant(loader.argument(loading.position("multiprocessing_context"), "multiprocessing_context"))
         return given in ("spawn", "forkserver")
-
-    def _on_cuda(self, script: Script, call: Call) -> bool:
-        if call.attr == "cuda" and call.receiver is not None:
-            return all(not isinstance(v, External) for v in each(script.value(call.receiver)))
-        if call.attr == "to" and call.receiver is not None:
-            target = call.keyword("device") or call.argument(0)
-            held = list(each(script.value(target))) if target is not None else []
-            if any(isinstance(v, External) for v in held):
-                return False  # a dtype
-            if any(isinstance(v, Object) and v.role != "device" for v in held):
-                return False
-            return moving.is_cuda(script, target)
-        names = {v.name for v in each(script.value(call.callee)) if isinstance(v, External)}
-        if names & known.FACTORIES or any(n.startswith("torch.") and n.endswith("_like") for n in names):
-            return moving.is_cuda(script, call.keyword("device"))
-        return any(n.startswith("torch.cuda.") and n.endswith("Tensor") for n in names)
