@@ -83,6 +83,9 @@ class Inference:
     # -------------------------------------------------------------------------------------------------- values
 
     def value(self, expr: Expr) -> Value:
+        known = self.solver.known.get(id(expr))
+        if known is not None:  # most are
+            return known  # type: ignore[no-any-return]
         return self.solver.solve(id(expr), lambda: self._value(expr), UNKNOWN)  # type: ignore[no-any-return]
 
     def _value(self, expr: Expr) -> Value:

@@ -361,7 +361,7 @@ def loaders(script: Script) -> Iterator[tuple[Call, Object]]:
 def _names_loaders(script: Script) -> bool:
     """Whether a file, or one that it imports (a subclass, a `partial`), speaks of loaders at all."""
     neighbours, path = script.project.neighbours, script.module.path
-    return any(neighbours.speaks(one, _LOADER) for one in (path, *neighbours.imported(path)))
+    return neighbours.any_speaks((path, *neighbours.imported(path)), _LOADER)
 
 
 def is_readable(script: Script, loader: Object) -> bool:

@@ -93,10 +93,7 @@ def _device_names(script: Script, value: Value) -> Iterator[str | None]:
 
 def _speaks_of_cuda(script: Script, path: str) -> bool:
     neighbours = script.project.neighbours
-    family = neighbours.family(path)
-    if any(neighbours.speaks(one, _CUDA) for one in family):
-        return True
-    return any(neighbours.speaks(p, _CUDA) for one in family for p in neighbours.imported(one))
+    return neighbours.any_speaks(neighbours.around(path), _CUDA)
 
 
 class _Mover:

@@ -40,7 +40,8 @@ class Neighbours:
         self._connected: dict[str, frozenset[str]] | None = None
         self._attributes: frozenset[str] | None = None
         self._words: dict[str, frozenset[str]] | None = None
-        self._spoken: dict[tuple[str, re.Pattern[bytes]], bool] = {}
+        self._spoken: dict[re.Pattern[bytes], dict[str, bool]] = {}
+        self._around: dict[str, frozenset[str]] = {}
 
     # ---------------------------------------------------------------------------------------------------- bytes
 
@@ -138,6 +139,14 @@ class Neighbours:
             known = self._families[path] = tuple(seen)
         return known
 
+    def around(self, path: str) -> frozenset[str]:
+        """The file's family and what those import themselves."""
+        known = self._around.get(path)
+        if known is None:
+            family = self.family(path)
+            known = self._around[path] = frozenset(family).union(*(self.imported(one) for one in family))
+        return known
+
     def program(self, path: str) -> tuple[str, ...]:
         """The file's family and everything that those import; more than can be told where there are over 400."""
         known = self._programs.get(path)
@@ -178,11 +187,20 @@ class Neighbours:
 
     def speaks(self, path: str, pattern: re.Pattern[bytes]) -> bool:
         """Whether a pattern stands anywhere in a file's text."""
-        key = (path, pattern)
-        known = self._spoken.get(key)
-        if known is None:
-            known = self._spoken[key] = pattern.search(self.bytes_of(path) or self._read(path)) is not None
-        return known
+        return self.any_speaks((path,), pattern)
+
+    def any_speaks(self, paths: Iterable[str], pattern: re.Pattern[bytes]) -> bool:
+        return next(self.speaking(paths, pattern), None) is not None
+
+    def speaking(self, paths: Iterable[str], pattern: re.Pattern[bytes]) -> Iterator[str]:
+        """Those of the files in whose text a pattern stands anywhere."""
+        known = self._spoken.setdefault(pattern, {})
+        for path in paths:
+            found = known.get(path)
+            if found is None:
+                found = known[path] = pattern.search(self.bytes_of(path) or self._read(path)) is not None
+            if found:
+                yield path
 
     def attributes(self) -> frozenset[str]:
         """The names under which anything in the project is stored on an object or class (and some more)."""

@@ -40,7 +40,7 @@ def _modules(inference: Inference, owner: Object) -> list[Module]:
     if owner.call is not None:
         first = owner.call.context.module
         project = inference.project
-        paths = (p for p in sorted(project.imported(first)) if project.neighbours.speaks(p, _DECLARES))
+        paths = project.neighbours.speaking(sorted(project.imported(first)), _DECLARES)
         return [first, *(m for path in paths if (m := project.module(path)) is not None)]
     return []
 

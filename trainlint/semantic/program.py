@@ -27,17 +27,16 @@ class Program:
         """Whether a pattern stands, or in a program of too many files may stand, anywhere in its text."""
         neighbours = self.inference.project.neighbours
         files = neighbours.program(module.path)
-        return len(files) > MOST_IN_PROGRAM or any(neighbours.speaks(path, pattern) for path in files)
+        return len(files) > MOST_IN_PROGRAM or neighbours.any_speaks(files, pattern)
 
     def modules(self, module: Module, pattern: re.Pattern[bytes]) -> list[Module]:
         """The files of the program in whose text a pattern stands."""
         project = self.inference.project
         found = []
-        for path in self.files(module):
-            if project.neighbours.speaks(path, pattern):
-                one = module if path == module.path else project.module(path)
-                if one is not None:
-                    found.append(one)
+        for path in project.neighbours.speaking(self.files(module), pattern):
+            one = module if path == module.path else project.module(path)
+            if one is not None:
+                found.append(one)
         return found
 
     def is_started(self, context: Context) -> bool:

@@ -80,10 +80,8 @@ def _is_lightning(script: Script, call: Call) -> bool:
 
 def _driven_by_fabric(script: Script, call: Call) -> bool:
     """A data module whose loaders the program sets up with Fabric, which owns them then."""
-    project = script.project
-    return any(
-        project.neighbours.speaks(path, _SETS_UP) for path in project.neighbours.family(call.context.module.path)
-    )
+    neighbours = script.project.neighbours
+    return neighbours.any_speaks(neighbours.family(call.context.module.path), _SETS_UP)
 
 
 def _is_trainer(script: Script, fit: Call) -> bool:

@@ -73,10 +73,7 @@ class Semantics:
 
     def _uses_accelerator(self, module: Module) -> bool:
         neighbours = self.project.neighbours
-        family = neighbours.family(module.path)
-        if any(neighbours.speaks(path, _ACCELERATED) for path in family):
-            return True
-        return any(neighbours.speaks(p, _ACCELERATED) for path in family for p in neighbours.imported(path))
+        return neighbours.any_speaks(neighbours.around(module.path), _ACCELERATED)
 
 
 class Script:

@@ -180,7 +180,7 @@ def calls_set_epoch(script: Script, modules: list[Module]) -> bool:
     """Whether `set_epoch` is called anywhere in these files or in what they import."""
     neighbours = script.project.neighbours
     paths = {m.path for m in modules}.union(*(neighbours.imported(m.path) for m in modules))
-    return any(neighbours.speaks(path, _SET_EPOCH) for path in paths)
+    return neighbours.any_speaks(paths, _SET_EPOCH)
 
 
 _PART = Pattern(r"worker|rank|world|shard|split_by|replica|partition|process_index", re.I)

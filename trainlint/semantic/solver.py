@@ -17,14 +17,14 @@ class Solver:
 
     def __init__(self, deepest: int) -> None:
         self.deepest = deepest
-        self._known: dict[Hashable, Any] = {}
+        self.known: dict[Hashable, Any] = {}
         self._provisional: dict[Hashable, tuple[Any, int]] = {}
         self._pending: list[Hashable] = []  # provisional keys, in the order in which they came
         self._active: dict[Hashable, int] = {}
         self._head = _NEVER  # depth of the lowest question that the answers of the current one rest on
 
     def solve(self, key: Hashable, compute: Callable[[], Any], default: Any) -> Any:
-        known = self._known
+        known = self.known
         if key in known:
             return known[key]
         held = self._provisional.get(key)

@@ -89,18 +89,26 @@ def _plain_calls(script: Script) -> Iterator[Reference]:
 
 
 def _aliases(script: Script) -> frozenset[str]:
-    """Names that may stand for something of torch: imported ones, and those assigned from another name."""
+    """Names that may stand for something of torch: imported ones, and those assigned from such a name, in whatever scope."""
     module = script.module
     found: set[str] = {"torch"}
+    assigned: dict[str, set[str]] = {}  # from the first name of what is assigned to the names that get it
     for scope in (module.names, *(f.locals for f in module.functions)):
         for name, bindings in scope.items():
             for binding in bindings:
-                if binding.how == "import" or (
-                    binding.how == "assign" and isinstance(binding.value, (Name, Attribute))
-                ):
+                if binding.how == "import":
                     found.add(name)
+                elif binding.how == "assign" and isinstance(binding.value, (Name, Attribute)):
+                    root = (dotted_name(binding.value) or "").partition(".")[0]
+                    if root:
+                        assigned.setdefault(root, set()).add(name)
     if any(bound == "*" for s in module.imports for bound, _ in s.names):
         found.update(c.callee.id for c in module.calls if isinstance(c.callee, Name))
+    waiting = list(found)
+    while waiting:
+        further = assigned.pop(waiting.pop(), set()) - found
+        found |= further
+        waiting.extend(further)
     return frozenset(found)
 
 

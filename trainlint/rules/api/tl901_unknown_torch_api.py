@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -74,19 +75,18 @@ class UnknownTorchApi(Rule):
     def check(self, script: Script) -> Iterator[Hit]:
         assert script.settings is not None
         target = script.settings.torch_range
-        patched = {key for module in script.project.loaded() for key in module.stores}
         imported: list[str] = []
         for reference in [*torch_names.imports(script), *torch_names.references(script)]:
             if any(reference.name == name or reference.name.startswith(f"{name}.") for name in imported):
                 continue  # the import of it is reported
-            hit = self._judge(reference, target, patched)
+            hit = self._judge(script, reference, target)
             if hit is None or version_guards.is_guarded(script.inference, hit.record.context):
                 continue
             if isinstance(reference.record, Import):
                 imported.append(reference.name)
             yield hit
 
-    def _judge(self, reference: Reference, target: Target, patched: set[str]) -> Hit | None:
+    def _judge(self, script: Script, reference: Reference, target: Target) -> Hit | None:
         parts = reference.name.split(".")
         if len(parts) < 2 or parts[1] in _PLUG_INS:
             return None
@@ -97,12 +97,9 @@ class UnknownTorchApi(Rule):
         if reference.call is not None and isinstance(reference.call.callee, Name):
             return self._module_called(reference, target)  # a missing name is reported where it is imported
         for length in range(2, len(parts) + 1):
-            name = ".".join(parts[:length])
-            if name in patched:
-                return None
-            hit = self._missing(reference, name, target)
+            hit = self._missing(reference, ".".join(parts[:length]), target)
             if hit is not None:
-                return hit
+                return None if _is_patched(script, parts[:length]) else hit
         return self._module_called(reference, target)
 
     def _missing(self, reference: Reference, name: str, target: Target) -> Hit | None:
@@ -148,6 +145,14 @@ class UnknownTorchApi(Rule):
         instead = f"write {inner}(...)" if lookup(inner).at(target.low) else "call the function in it that is meant"
         what = f"{describe.text(call.callee)} is the module {reference.name}: calling it raises TypeError"
         return Hit(call, {"what": what, "instead": instead}, Level.ERROR)
+
+
+def _is_patched(script: Script, parts: list[str]) -> bool:
+    """Whether the program stores something of its own under a name of torch, or under what that name is part of."""
+    names = {".".join(parts[:length]) for length in range(2, len(parts) + 1)}
+    stored = re.compile(rb"\." + re.escape(parts[-1].encode()) + rb"\b")
+    modules = [script.module, *script.semantics.program.modules(script.module, stored)]
+    return any(name in module.stores for module in modules for name in names)
 
 
 def _is_module(name: str, high: Version) -> bool:

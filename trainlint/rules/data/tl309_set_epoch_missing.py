@@ -75,10 +75,8 @@ class SetEpochMissing(Rule):
     triggers = ((b"for",), (b"while",))
 
     def check(self, script: Script) -> Iterator[Hit]:
-        project = script.project
-        if not any(
-            project.neighbours.speaks(path, _SAMPLER) for path in project.neighbours.connected(script.module.path)
-        ):
+        neighbours = script.project.neighbours
+        if not neighbours.any_speaks(neighbours.connected(script.module.path), _SAMPLER):
             return
         seen: set[int] = set()
         modules = script.feeding.modules(script.module)

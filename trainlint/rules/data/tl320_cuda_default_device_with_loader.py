@@ -95,12 +95,10 @@ class CudaDefaultDeviceWithLoader(Rule):
     def _switch(self, script: Script) -> Call | None:
         """The call that makes CUDA the default in the programs that use this file."""
         neighbours = script.project.neighbours
-        family = neighbours.family(script.module.path)
-        paths = set(family).union(*(neighbours.imported(path) for path in family))
-        for path in sorted(path for path in paths if neighbours.speaks(path, _SETS_DEFAULT)):
+        for path in sorted(neighbours.speaking(neighbours.around(script.module.path), _SETS_DEFAULT)):
             module = script.project.module(path)
             if module is not None:
-                found = self._switch_in(script, module, path in family)
+                found = self._switch_in(script, module, path in neighbours.family(script.module.path))
                 if found is not None:
                     return found
         return None

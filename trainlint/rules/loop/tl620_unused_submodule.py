@@ -171,9 +171,8 @@ class UnusedSubmodule(Rule):
         if any(name in text and " " not in text for _, text in walk.strings(script.module)):
             return True  # a key of a state dict, a name for getattr; not prose
         word = re.compile(rb"\b" + re.escape(name.encode()) + rb"\b")
-        project = script.project
-        others = sorted(project.neighbours.connected(script.module.path) - {script.module.path})
-        return any(project.neighbours.speaks(path, word) for path in others)
+        neighbours = script.project.neighbours
+        return neighbours.any_speaks(neighbours.connected(script.module.path) - {script.module.path}, word)
 
     def _is_other(self, script: Script, access: Attribute, cls: Class) -> bool:
         """`self.name` of a class that has nothing to do with this one."""

@@ -106,9 +106,7 @@ class Fp16AutocastWithoutScaler(Rule):
 
     def _scales(self, script: Script) -> bool:
         neighbours = script.project.neighbours
-        family = neighbours.family(script.module.path)
-        paths = set(family).union(*(neighbours.imported(path) for path in family))
-        return any(neighbours.speaks(path, _SCALES) for path in paths)
+        return neighbours.any_speaks(neighbours.around(script.module.path), _SCALES)
 
     def _trains(self, script: Script, call: Call) -> Call | None:
         """The backward that follows what runs under the autocast, None for inference."""

@@ -22,6 +22,10 @@ def host_level(hot: Hot) -> Level | None:
     return Level.ADVICE if hot.flagged else None
 
 
+def in_loop(context: Context) -> bool:
+    return any(frame.kind == "loop" for frame in context.local_frames())
+
+
 def in_parameter_loop(script: Script, record: Record) -> bool:
     """Inside a loop over a model's parameters: that is TL109's to say."""
     for frame in record.context.local_frames():

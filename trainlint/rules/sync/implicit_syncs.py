@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.patterns_on_use import Pattern
@@ -14,6 +14,7 @@ from trainlint.semantic.facts import (
     Call,
     Compare,
     Conditional,
+    Context,
     Expr,
     FString,
     If,
@@ -40,15 +41,29 @@ _SINKS = frozenset(
     "add_scalar add_scalars set_postfix set_postfix_str set_description log_metric log_metrics write_scalar log_scalar "
     "report_scalar".split()
 )
+_ASKING = (
+    _CONVERSIONS
+    | {"print", "write", "pprint", "range", "log", "get_scale"}
+    | _REDUCTIONS
+    | _SIZED
+    | _SINKS
+    | LOG_METHODS
+)
 _SINK_OWNERS = Pattern(r"wandb|mlflow|neptune|comet|writer|tensorboard|aim|clearml|swanlab|tb", re.I)
 
 
-def find(script: Script) -> Iterator[tuple[Expr, str]]:
-    """Every expression that waits for a tensor, with words for what it does. Whether it is hot is not asked here."""
-    yield from _calls(script)
-    yield from _tests(script)
-    yield from _texts(script)
-    yield from _indexes(script)
+Wanted = Callable[[Context], bool]
+
+
+def find(script: Script, wanted: Wanted) -> Iterator[tuple[Expr, str]]:
+    """Every expression that waits for a tensor, with words for what it does, in the places that are `wanted`.
+
+    That is asked first: what a value is costs far more than where it stands.
+    """
+    yield from _calls(script, wanted)
+    yield from tests(script, wanted)
+    yield from _texts(script, wanted)
+    yield from _indexes(script, wanted)
 
 
 def _is_device(script: Script, expr: Expr) -> bool:
@@ -60,10 +75,10 @@ def _is_device(script: Script, expr: Expr) -> bool:
 # ------------------------------------------------------------------------------------------------------------ calls
 
 
-def _calls(script: Script) -> Iterator[tuple[Expr, str]]:
+def _calls(script: Script, wanted: Wanted) -> Iterator[tuple[Expr, str]]:
     for call in script.module.calls:
         attr = call.attr
-        if attr is None:
+        if attr is None or attr not in _ASKING or not wanted(call.context):
             continue
         if isinstance(call.callee, Name):
             yield from _builtin(script, call, attr)
@@ -165,18 +180,22 @@ def _values_in(expr: Expr) -> Iterator[Expr]:
 # ------------------------------------------------------------------------------------------------------------ tests
 
 
-def _tests(script: Script) -> Iterator[tuple[Expr, str]]:
+def tests(script: Script, wanted: Wanted) -> Iterator[tuple[Expr, str]]:
+    """Those of `find` that are conditions."""
     for statement in script.module.statements:
+        if not isinstance(statement, (If, While, Assert)) or not wanted(statement.context):
+            continue
         if isinstance(statement, (If, While)):
             yield from _truth(script, statement.test, "while" if isinstance(statement, While) else "if")
-        elif isinstance(statement, Assert):
+        else:
             yield from _truth(script, statement.test, "assert")
     for comprehension in script.module.comprehensions:
         for generator in comprehension.generators:
             for condition in generator.conditions:
-                yield from _truth(script, condition, "if")
+                if wanted(condition.context):
+                    yield from _truth(script, condition, "if")
     for expr in walk.of_module(script.module):
-        if isinstance(expr, Conditional):
+        if isinstance(expr, Conditional) and wanted(expr.context):
             yield from _truth(script, expr.test, "if")
 
 
@@ -210,8 +229,10 @@ def _truth(script: Script, test: Expr, word: str) -> Iterator[tuple[Expr, str]]:
 # ------------------------------------------------------------------------------------------------------------- text
 
 
-def _texts(script: Script) -> Iterator[tuple[Expr, str]]:
+def _texts(script: Script, wanted: Wanted) -> Iterator[tuple[Expr, str]]:
     for expr in walk.of_module(script.module):
+        if not isinstance(expr, (FString, Operator, Call)) or not _may_format(expr) or not wanted(expr.context):
+            continue
         if isinstance(expr, FString):
             for value in expr.values:
                 if _is_device(script, value):
@@ -235,6 +256,12 @@ def _texts(script: Script) -> Iterator[tuple[Expr, str]]:
                     break
 
 
+def _may_format(expr: FString | Operator | Call) -> bool:
+    if isinstance(expr, Operator):
+        return expr.op == "%"
+    return isinstance(expr, FString) or expr.attr == "format"
+
+
 def _formatted(right: Expr) -> Iterator[Expr]:
     if isinstance(right, Sequence):
         yield from right.elements
@@ -255,10 +282,10 @@ def _is_text(script: Script, expr: Expr) -> bool:
 # ---------------------------------------------------------------------------------------------------------- indexes
 
 
-def _indexes(script: Script) -> Iterator[tuple[Expr, str]]:
+def _indexes(script: Script, wanted: Wanted) -> Iterator[tuple[Expr, str]]:
     """A tensor as slice bound or as index of a Python list."""
     for expr in walk.of_module(script.module):
-        if not isinstance(expr, Subscript):
+        if not isinstance(expr, Subscript) or not wanted(expr.context):
             continue
         parts = expr.index.elements if isinstance(expr.index, Sequence) else (expr.index,)
         for part in parts:

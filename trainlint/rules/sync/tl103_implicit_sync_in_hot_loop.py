@@ -9,6 +9,7 @@ from trainlint.rules.rule import Hit, Rule
 from trainlint.rules.sync import implicit_syncs
 from trainlint.rules.sync.hot_values import decodes, in_parameter_loop
 from trainlint.semantic.facts import Call
+from trainlint.semantic.heat import Hot
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -75,7 +76,8 @@ class ImplicitSyncInHotLoop(Rule):
     def check(self, script: Script) -> Iterator[Hit]:
         if not script.uses_accelerator():
             return
-        for expr, what in implicit_syncs.find(script):
+        heat = script.semantics.heat
+        for expr, what in implicit_syncs.find(script, lambda context: isinstance(heat.of(context), Hot)):
             hot = script.hot(expr)
             if hot is None or hot.flagged or (what.startswith("`") and in_parameter_loop(script, expr)):
                 continue  # a truth test per parameter is TL109's to say

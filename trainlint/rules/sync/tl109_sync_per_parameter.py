@@ -7,7 +7,7 @@ from trainlint.findings import Claim, Level
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Rule
 from trainlint.rules.sync import implicit_syncs
-from trainlint.rules.sync.hot_values import host_level, in_parameter_loop
+from trainlint.rules.sync.hot_values import host_level, in_loop, in_parameter_loop
 from trainlint.semantic.facts import Expr
 
 if TYPE_CHECKING:
@@ -76,8 +76,10 @@ class SyncPerParameter(Rule):
 
     def _syncs(self, script: Script) -> Iterator[tuple[Expr, str]]:
         for call in script.methods("item"):
+            if not in_loop(call.context):
+                continue
             if call.receiver is not None and not call.args and script.device_tensor(call.receiver) is not None:
                 yield call, describe.text(call)
-        for expr, what in implicit_syncs.find(script):
+        for expr, what in implicit_syncs.tests(script, in_loop):
             if what.startswith("`"):
                 yield expr, what.strip("`") if what.count("`") == 2 else what
