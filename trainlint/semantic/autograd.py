@@ -17,9 +17,7 @@ ON, OFF, MIXED = "on", "off", "mixed"
 class Autograd:
     def __init__(self, inference: Inference) -> None:
         self.inference = inference
-        self._functions: dict[int, str] = {}
         self._decorators: dict[int, str | None] = {}
-        self._active: set[int] = set()
 
     def mode(self, context: Context, order: int) -> str:
         """ON, OFF, or MIXED (depends on the caller or on a value that is not known)."""
@@ -136,19 +134,9 @@ class Autograd:
 
     def function(self, function: Function) -> str:
         """The mode in which a function's body runs."""
-        key = id(function)
-        found = self._functions.get(key)
-        if found is not None:
-            return found
-        if key in self._active:
-            return OFF  # a circle decides nothing: what enters it does
-        self._active.add(key)
-        try:
-            found = self._function(function)
-        finally:
-            self._active.discard(key)
-        self._functions[key] = found
-        return found
+        # a circle of callers decides nothing: what enters it does
+        solver = self.inference.solver
+        return solver.solve(("autograd", id(function)), lambda: self._function(function), OFF)  # type: ignore[no-any-return]
 
     def _declared(self, function: Function) -> str | None:
         """What decorators, or the framework that calls it, set for a function."""
