@@ -26,7 +26,7 @@ class Block:
     def step_done(self, interval: int) -> None:
         self.steps += 1
         self.why.update(CLOCK.flags.get(interval, ()))
-        sums = CLOCK.sums.get(interval, {})
+        sums = CLOCK.counted_in(interval)
         self.loader_ns += sums.get("loader_ns", 0)
         self.samples += sums.get("samples", 0)
 

@@ -17,6 +17,7 @@ from typing import Any
 import _trainlint_probe as probe
 
 now = time.perf_counter_ns
+cpu_now = time.process_time_ns
 
 FASTEST_TO_SLOWEST = 16  # an optimizer that steps more rarely than every 16th turn of the fastest is no anchor
 BACKWARDS_WITHOUT_OPTIMIZER = 64  # after so many the script has no optimizer of torch's
@@ -25,6 +26,12 @@ BEFORE_CHOICE = 3  # turns of the fastest optimizer before the anchor is chosen
 
 
 class Clock:
+    """What the hooks tell of a step.
+
+    They run between kernels that have emptied the caches, where each object that is touched for the first time costs
+    ten times what it does in a loop. So the usual case (the anchor is known) is short, and counts in plain attributes.
+    """
+
     def __init__(self) -> None:
         self.torch: Any = None
         self.steps = 20
@@ -35,12 +42,17 @@ class Clock:
         self.optimizers: list[Any] = []  # kept alive: a reused id() would merge two optimizers
         self.counts: list[int] = []
         self.anchor: int | None = None
+        self.anchored: Any = None  # the anchor itself
+        self.latest_turn: Any = None  # of a loader: where the batch that was taken last came from
         self.order: list[int] = []  # optimizer events before the anchor is chosen
         self.boundaries: list[int] = []  # perf_counter_ns
-        self.cpu_ns: list[int] = []
+        # At each boundary: on-CPU time, and the counts of batches to train on, as they stood then.
+        self.marks: list[tuple[int, int, int, int, int]] = []
         self.cuda_events: list[Any] = []
         self.flags: dict[int, set[str]] = {}  # interval -> why it is not a plain step
         self.sums: dict[int, dict[str, float]] = {}  # interval -> counters (loader wait, samples, ...)
+        self.waited_ns = self.batches = self.samples = self.tokens = 0  # of batches to train on, since the beginning
+        self.to_backward_ns: dict[int, int] = {}  # interval -> from its start to its first backward
         self.skipped_by_scaler = 0
         self.scaler_steps = 0
         self.backwards = 0
@@ -56,6 +68,10 @@ class Clock:
     # -- what the hooks report
 
     def optimizer_stepped(self, optimizer: Any, skipped: bool = False) -> None:
+        if optimizer is self.anchored and not (skipped or self.engine_depth or self.finished) and probe.STATE.active:
+            self.counts[self.anchor] += 1  # type: ignore[index]
+            self.boundary()
+            return
         if not probe.STATE.active or (self.engine_depth and not skipped):
             return
         if self.finished:
@@ -74,11 +90,12 @@ class Clock:
         self.order.append(index)
         if max(self.counts) >= max(2, min(BEFORE_CHOICE, self.warmup)):
             self.anchor = choose_anchor(self.counts, self.order)
+            self.anchored = self.optimizers[self.anchor]
             if self.anchor == index:
                 self.boundary()
 
     def backward_done(self) -> None:
-        self.backwards += 1
+        """`backwards` holds it already."""
         self.batches_without_backward = 0
         if self.optimizers and self.unit != "backward":
             return
@@ -108,15 +125,6 @@ class Clock:
         sums = self.sums.setdefault(len(self.boundaries), {})
         sums[name] = sums.get(name, 0) + value
 
-    def add_batch(self, waited_ns: int, samples: int, tokens: int) -> None:
-        """A batch to train on. One call: this is what the timing pass does most."""
-        sums = self.sums.setdefault(len(self.boundaries), {})
-        sums["loader_ns"] = sums.get("loader_ns", 0) + waited_ns
-        sums["batches"] = sums.get("batches", 0) + 1
-        sums["samples"] = sums.get("samples", 0) + samples
-        if tokens:
-            sums["tokens"] = sums.get("tokens", 0) + tokens
-
     @property
     def step_count(self) -> int:
         return len(self.boundaries)
@@ -138,20 +146,31 @@ class Clock:
 
     def boundary(self) -> None:
         n = len(self.boundaries)
-        if n == self.warmup and self.cuda:
-            self.torch.cuda.synchronize()
         if self.cuda:
+            if n == self.warmup:
+                self.torch.cuda.synchronize()
             event = self.torch.cuda.Event(enable_timing=True)
             event.record()
             self.cuda_events.append(event)
         self.boundaries.append(now())
-        self.cpu_ns.append(time.process_time_ns())
+        self.marks.append((cpu_now(), self.waited_ns, self.batches, self.samples, self.tokens))
         n += 1
         for callback in self.on_boundary:
             callback(n)
         if n > self.warmup + self.steps and not self.keep_going(n):
             self.finish("steps")
             self._stop()
+
+    def counted_in(self, n: int) -> dict[str, float]:
+        """What was counted in interval `n`; of the open one, up to now."""
+        marks = self.marks
+        after = marks[n][1:] if n < len(marks) else (self.waited_ns, self.batches, self.samples, self.tokens)
+        before = marks[n - 1][1:] if n else (0, 0, 0, 0)
+        names = ("loader_ns", "batches", "samples", "tokens")
+        counts: dict[str, float] = {name: b - a for name, a, b in zip(names, before, after, strict=True) if b != a}
+        if n in self.to_backward_ns:
+            counts["to_backward_ns"] = self.to_backward_ns[n]
+        return {**counts, **self.sums.get(n, {})}
 
     def _index(self, optimizer: Any) -> int:
         for index, known in enumerate(self.optimizers):
@@ -167,9 +186,12 @@ class Clock:
         return len(self.optimizers) - 1
 
     def _choose_again(self) -> None:
-        self.anchor = None
-        for kept in (self.order, self.boundaries, self.cpu_ns, self.cuda_events, self.flags, self.sums):
+        self.anchor = self.anchored = None
+        self.waited_ns = self.batches = self.samples = self.tokens = 0
+        for kept in (self.order, self.boundaries, self.marks, self.cuda_events):
             kept.clear()
+        for named in (self.flags, self.sums, self.to_backward_ns):
+            named.clear()
         self.counts = [0] * len(self.counts)
 
     # -- the end
@@ -214,10 +236,10 @@ class Clock:
             ],
             "warmup": self.warmup,
             "boundaries_ns": list(self.boundaries),
-            "cpu_ns": list(self.cpu_ns),
+            "cpu_ns": [mark[0] for mark in self.marks],
             "cuda_ms": cuda_ms,
             "flags": {str(k): sorted(v) for k, v in list(self.flags.items())},
-            "sums": {str(k): dict(v) for k, v in list(self.sums.items())},
+            "sums": {str(n): self.counted_in(n) for n in range(len(self.boundaries) + 1)},
             "skipped_by_scaler": self.skipped_by_scaler,
             "scaler_steps": self.scaler_steps,
             "backwards": self.backwards,
@@ -342,25 +364,25 @@ def _hook_backward(torch: Any) -> None:
 
     from _trainlint_probe import loader
 
-    # Once a step, between kernels that have emptied the caches: each line here costs ten times what it does in a loop.
     state, clock, boundaries, trained_on_latest = probe.STATE, CLOCK, CLOCK.boundaries, loader.backward_done
-    told = [0]  # the interval whose way to the first backward is written down
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> Any:
         if not state.active:
             return original(*args, **kwargs)
-        step = len(boundaries)
-        if step >= clock.warmup:
-            if step != told[0]:
-                # Up to the first backward no collective has run: this is where a slow rank shows.
-                told[0] = step
-                clock.add("to_backward_ns", now() - boundaries[-1])
-            if clock.phase != "train":
-                clock.set_phase("train")
+        interval = len(boundaries)
+        if interval not in clock.to_backward_ns and interval >= clock.warmup:
+            # Up to the first backward no collective has run: this is where a slow rank shows.
+            clock.to_backward_ns[interval] = now() - boundaries[-1]
+        if clock.phase != "train" and interval >= clock.warmup:
+            clock.set_phase("train")
         result = original(*args, **kwargs)
-        trained_on_latest()
-        clock.backward_done()
+        turn = clock.latest_turn
+        if turn is not None and (turn.since_backward or not turn.trained):
+            trained_on_latest()
+        clock.backwards += 1
+        if clock.anchored is None:
+            clock.backward_done()
         return result
 
     torch.autograd.backward = backward  # Tensor.backward looks it up there on each call

@@ -35,6 +35,7 @@ class LoaderFacts:
         self.wait_ns = 0  # without first batches
         self.ended_early = 0
         self.samples = 0
+        self.of_tokens = False
 
 
 def _length(loader: Any) -> int | None:
@@ -51,7 +52,7 @@ class Turn:
     def __init__(self, facts: LoaderFacts) -> None:
         self.facts = facts
         self.batches = 0
-        self.since_backward = 0
+        self.since_backward = 0  # counted until the loader is known to train
         self.trained = False
         self.made_ns = 0
 
@@ -59,14 +60,13 @@ class Turn:
 class Progress:
     loaders: ClassVar[dict[int, LoaderFacts]] = {}
     kept: ClassVar[list[Any]] = []  # loaders, so that ids stay unique
-    latest: Turn | None = None
     evaluations_done = 0
     training_turns_done = 0
 
 
 def backward_done() -> None:
     """The batch that was taken last was trained on: its loader is a training loader."""
-    turn = Progress.latest
+    turn = CLOCK.latest_turn
     if turn is not None:
         turn.trained = True
         turn.since_backward = 0
@@ -123,7 +123,7 @@ def _facts(loader: Any) -> LoaderFacts:
 def _watch(torch: Any, iterator_class: Any, config: dict[str, Any]) -> None:
     original_init, original_next = iterator_class.__init__, iterator_class.__next__
     train_limit, eval_limit = config.get("limit_train_batches"), config.get("limit_eval_batches")
-    tensor = torch.Tensor
+    tensor, state, clock = torch.Tensor, probe.STATE, CLOCK
 
     @functools.wraps(original_init)
     def init(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
@@ -141,21 +141,18 @@ def _watch(torch: Any, iterator_class: Any, config: dict[str, Any]) -> None:
     @functools.wraps(original_next)
     def take(self: Any) -> Any:
         turn = getattr(self, "_trainlint_turn", None)
-        if turn is None or not probe.STATE.active or CLOCK.finished:
+        if turn is None or not state.active or clock.finished:
             return original_next(self)
         facts = turn.facts
-        if turn.since_backward >= EVALUATION_AFTER and not turn.trained and facts.role is None:
-            facts.role = "eval"
-        purpose = facts.role or (
-            "eval" if not turn.trained and "eval_mode" in CLOCK.flags.get(CLOCK.step_count, ()) else None
-        )
-        if purpose and CLOCK.past_warmup:
-            CLOCK.set_phase(purpose)
-        limit = _limit(turn, train_limit, eval_limit)
-        if limit is not None and turn.batches >= limit:
-            facts.ended_early += 1
-            _turn_done(turn)
-            raise StopIteration
+        if facts.role == "train" and train_limit is None and (clock.phase == "train" or not clock.past_warmup):
+            purpose = "train"
+        else:
+            purpose = _purpose(turn)
+            limit = _limit(turn, train_limit, eval_limit)
+            if limit is not None and turn.batches >= limit:
+                facts.ended_early += 1
+                _turn_done(turn)
+                raise StopIteration
         begun = now()
         try:
             batch = original_next(self)
@@ -163,26 +160,49 @@ def _watch(torch: Any, iterator_class: Any, config: dict[str, Any]) -> None:
             _turn_done(turn)
             raise
         waited = now() - begun
+        clock.latest_turn = turn
         turn.batches += 1
-        turn.since_backward += 1
-        Progress.latest = turn
         facts.batches += 1
         if turn.batches == 1:
             facts.start_ns.append(turn.made_ns + waited)
         else:
             facts.wait_ns += waited
-        samples, tokens = batch_size(batch, tensor)
+        if purpose != "train":
+            turn.since_backward += 1
+        if turn.batches > 1 and type(batch) is list and batch and type(batch[0]) is tensor and batch[0].shape:
+            shape = batch[0].shape
+            samples, tokens = shape[0], shape[0] * shape[1] if facts.of_tokens and len(shape) == 2 else 0
+        else:
+            samples, tokens = batch_size(batch, tensor)
+            facts.of_tokens = tokens > 0
         facts.samples += samples
         if purpose == "eval":
-            CLOCK.flag("eval")
-            if CLOCK.measuring:  # as what happens in them is counted
-                CLOCK.add("eval_batches", 1)
+            clock.flag("eval")
+            if clock.measuring:  # as what happens in them is counted
+                clock.add("eval_batches", 1)
         else:
-            CLOCK.add_batch(waited, samples, tokens)
-        CLOCK.batch_taken()
+            clock.waited_ns += waited
+            clock.batches += 1
+            clock.samples += samples
+            clock.tokens += tokens
+        if clock.anchored is None:
+            clock.batch_taken()
         return batch
 
     iterator_class.__init__, iterator_class.__next__ = init, take
+
+
+def _purpose(turn: Turn) -> str | None:
+    """What the batch is for, as far as it is known; past the warm-up this is where a phase begins."""
+    facts = turn.facts
+    if turn.since_backward >= EVALUATION_AFTER and not turn.trained and facts.role is None:
+        facts.role = "eval"
+    purpose = facts.role or (
+        "eval" if not turn.trained and "eval_mode" in CLOCK.flags.get(CLOCK.step_count, ()) else None
+    )
+    if purpose and CLOCK.past_warmup:
+        CLOCK.set_phase(purpose)
+    return purpose
 
 
 def _limit(turn: Turn, train_limit: int | None, eval_limit: int | None) -> int | None:
@@ -228,12 +248,12 @@ def batch_size(batch: Any, tensor: Any) -> tuple[int, int]:
     first = batch[0] if type(batch) in (list, tuple) and batch else batch
     if not isinstance(first, tensor):
         first = _first_tensor(batch, tensor, 0)
-    dimensions = 0 if first is None else first.dim()
-    if dimensions != 2:
-        return (len(first), 0) if dimensions else (0, 0)
+    shape = () if first is None else first.shape  # `len(first)` and `first.dim()` go through Python code of torch's
+    if len(shape) != 2:
+        return (shape[0], 0) if shape else (0, 0)
     dtype = first.dtype
     is_tokens = not dtype.is_floating_point and not dtype.is_complex
-    return len(first), first.numel() if is_tokens else 0
+    return shape[0], shape[0] * shape[1] if is_tokens else 0
 
 
 def _first_tensor(value: Any, tensor: Any, depth: int) -> Any:
