@@ -234,7 +234,9 @@ def test_memory_of_usual_advice_is_counted(
     proposal = Proposal(Change(kind, kind), Design.MEMORY, metric)
     as_it_is = launch(script, "memory", until_eval=True)
     changed = session(script).launch(memory_pass(proposal))
-    assert changed.probe_errors == []
+    for outcome in (as_it_is, changed):
+        assert outcome.probe_errors == []
+        assert outcome.stepped, (outcome.why, outcome.exit_code, outcome.log_tail)
     assert changed.results[0]["changes"][0]["used"] > 0
     before, after = measure(as_it_is, metric), measure(changed, metric)
     assert before is not None

@@ -214,7 +214,7 @@ def test_ranks_are_reported_one_by_one(launch: Any) -> None:
     from runtime_check.experiments.distributed import reductions
     from runtime_check.experiments.syncs import syncs
 
-    launcher = f"{sys.executable} -m torch.distributed.run --nproc_per_node=2 --master-port=29417"
+    launcher = f"{sys.executable} -m torch.distributed.run --standalone --nproc_per_node=2"
     script = "ranks_by_torchrun.py"
     outcome = launch(script, "syncs", "behaviours", launcher=launcher, arguments=("--accumulate",))
     assert [result["rank"] for result in outcome.results] == [0, 1]
