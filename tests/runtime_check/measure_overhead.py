@@ -2,11 +2,12 @@
 
     python tests/runtime_check/measure_overhead.py [mlp|resnet] [processes] [rounds]
 
-The cost of the hooks and the step that it is compared with are on-CPU time, which other work on the machine changes
+The hooks' own time is taken twice: in a loop of their own, and in their places within the step, between kernels that
+have emptied the caches. The step that it is compared with is on-CPU time, which other work on the machine changes
 little.
 
-Rounds are ABBA, a block is one step. The process is the replicate: the median of the log ratios of each, and a t
-interval over them.
+Rounds are ABBA, a block is one step; every other round compares off with off. The process is the replicate: the
+median of the log ratios of each, and a t interval over them.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)  # from 1 degree of freedom
+T95 += (2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069)
 
 
 def load_probe() -> None:
@@ -60,7 +63,7 @@ def model_and_batch(torch: Any, name: str) -> tuple[Any, Any, Any]:
     blocks = [Block(*width) for width in widths] + [Block(512, 512, 1)]
     head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)]
     model = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), *blocks, *head)
-    return model, torch.randn(64, 3, 128, 128), 4
+    return model, torch.randn(64, 3, 64, 64), 4
 
 
 def one_process(name: str, rounds: int) -> dict[str, float]:
@@ -71,13 +74,8 @@ def one_process(name: str, rounds: int) -> dict[str, float]:
     from torch.optim import optimizer as optimizers
     from torch.utils.data import DataLoader, TensorDataset, dataloader
 
-    owners = [
-        (torch.autograd, "backward"),
-        (torch.nn.Module, "eval"),
-        (torch.nn.Module, "train"),
-        (dataloader._BaseDataLoaderIter, "__next__"),
-    ]
-    plain = [getattr(owner, attribute) for owner, attribute in owners]
+    iterators = dataloader._BaseDataLoaderIter
+    plain_next, plain_backward = iterators.__next__, torch.autograd.backward
     import _trainlint_probe as probe
     from _trainlint_probe import clock, loader
 
@@ -86,12 +84,12 @@ def one_process(name: str, rounds: int) -> dict[str, float]:
     probe.STATE.active = True
     clock.install(torch, config)
     loader.install(torch, config)
-    hooked = [getattr(owner, attribute) for owner, attribute in owners]
+    hooked_next, hooked_backward = iterators.__next__, torch.autograd.backward
     step_hooks = dict(optimizers._global_optimizer_post_hooks)
 
     def switch(on: bool) -> None:
-        for (owner, attribute), function in zip(owners, hooked if on else plain, strict=True):
-            setattr(owner, attribute, function)
+        """Nothing is set on a class: that would make the interpreter forget what it knows of it, in both arms."""
+        torch.autograd.backward = hooked_backward if on else plain_backward
         optimizers._global_optimizer_post_hooks.clear()
         if on:
             optimizers._global_optimizer_post_hooks.update(step_hooks)
@@ -101,15 +99,16 @@ def one_process(name: str, rounds: int) -> dict[str, float]:
     batches = DataLoader(TensorDataset(data), batch_size=batch_size)
     iterator = iter(batches)
 
-    def step() -> tuple[int, int]:
+    def step(on: bool) -> tuple[int, int]:
         nonlocal iterator
+        take = hooked_next if on else plain_next
         try:
             begun, used = time.perf_counter_ns(), time.process_time_ns()
-            (inputs,) = next(iterator)
+            (inputs,) = take(iterator)
         except StopIteration:
             iterator = iter(batches)
             begun, used = time.perf_counter_ns(), time.process_time_ns()
-            (inputs,) = next(iterator)
+            (inputs,) = take(iterator)
         optimizer.zero_grad()
         model(inputs).square().mean().backward()
         optimizer.step()
@@ -117,7 +116,7 @@ def one_process(name: str, rounds: int) -> dict[str, float]:
 
     for on in (True, False) * 6:
         switch(on)
-        step()
+        step(on)
     ratios: dict[str, list[float]] = {"wall": [], "cpu": [], "null_wall": [], "null_cpu": []}
     off_ns = []
     for turn in range(2 * rounds):  # every other round compares off with off: what the machine alone does
@@ -125,19 +124,32 @@ def one_process(name: str, rounds: int) -> dict[str, float]:
         sums = {True: [0, 0], False: [0, 0]}
         for arm in (False, True, True, False) if turn % 4 < 2 else (True, False, False, True):
             switch(arm and real)
-            spent = step()
+            spent = step(arm and real)
             sums[arm][0] += spent[0]
             sums[arm][1] += spent[1]
         for clock_name, at in (("wall", 0), ("cpu", 1)):
             ratios[clock_name if real else f"null_{clock_name}"].append(math.log(sums[True][at] / sums[False][at]))
         off_ns.append(sums[False][1] / 2)
-    hooks = cost_of_hooks(torch, clock, loader, optimizer)
+    switch(False)
+    hooks = hooks_over_nothing(torch, clock, loader, [data[:batch_size]])
+    (step_hook,) = step_hooks.values()
     middles = {name: statistics.median(values) for name, values in ratios.items()}
-    return {**middles, "step_ns": statistics.median(off_ns), "hooks_ns": hooks}
+
+    def real_step() -> None:
+        optimizer.zero_grad()
+        model(data[:batch_size]).square().mean().backward()
+        optimizer.step()
+
+    return {
+        **middles,
+        "step_ns": statistics.median(off_ns),
+        "hooks_ns": cost_in_a_loop(hooks, lambda: step_hook(optimizer, (), {})),
+        "in_place_ns": cost_in_place(hooks, lambda: step_hook(optimizer, (), {}), real_step, max(30, rounds)),
+    }
 
 
-def cost_of_hooks(torch: Any, clock: Any, loader: Any, optimizer: Any, times: int = 20_000) -> float:
-    """One batch, one backward and one optimizer step, with nothing under the hooks."""
+def hooks_over_nothing(torch: Any, clock: Any, loader: Any, batch: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """The hooks of a batch and of a backward, with nothing under them."""
 
     class Empty:
         def __init__(self, loader_: Any) -> None:
@@ -146,20 +158,37 @@ def cost_of_hooks(torch: Any, clock: Any, loader: Any, optimizer: Any, times: in
         def __next__(self) -> Any:
             return batch
 
-    batch = [torch.zeros(4, 3)]
     loader._watch(torch, Empty, {})
-    torch_backward = torch.autograd.backward
-    torch.autograd.backward = lambda: None
+    kept, torch.autograd.backward = torch.autograd.backward, lambda: None
     clock._hook_backward(torch)
-    iterator = Empty(torch.utils.data.DataLoader([1, 2]))
+    backward, torch.autograd.backward = torch.autograd.backward, kept
+    return Empty(torch.utils.data.DataLoader([1, 2])).__next__, backward
+
+
+def cost_in_a_loop(hooks: tuple[Callable[[], Any], ...], stepped: Callable[[], Any], times: int = 20_000) -> float:
+    take, backward = hooks
     begun = time.process_time_ns()  # not wall: on a busy machine most of that is others'
     for _ in range(times):
-        next(iterator)
-        torch.autograd.backward()
-        clock.CLOCK.optimizer_stepped(optimizer)
-    spent = (time.process_time_ns() - begun) / times
-    torch.autograd.backward = torch_backward
-    return spent
+        take()
+        backward()
+        stepped()
+    return (time.process_time_ns() - begun) / times
+
+
+def cost_in_place(
+    hooks: tuple[Callable[[], Any], ...], stepped: Callable[[], Any], step: Callable[[], None], steps: int
+) -> float:
+    """Medians: where another process comes in between, that is no cost of the hook's."""
+    now = time.perf_counter_ns
+    spent: list[list[int]] = [[], [], [], []]
+    for _ in range(steps):
+        for at, hook in enumerate((*hooks, stepped, lambda: None)):
+            step()
+            begun = now()
+            hook()
+            spent[at].append(now() - begun)
+    *costs, nothing = (statistics.median(times) for times in spent)
+    return sum(costs) - len(costs) * nothing
 
 
 def main(name: str, processes: int, rounds: int) -> None:
@@ -171,7 +200,9 @@ def main(name: str, processes: int, rounds: int) -> None:
         print(f"process {number + 1}: {found[-1]}", flush=True)
     step = statistics.median(entry["step_ns"] for entry in found)
     hooks = statistics.median(entry["hooks_ns"] for entry in found)
+    in_place = statistics.median(entry["in_place_ns"] for entry in found)
     print(f"{name}: step {step / 1e6:.2f} ms on the CPU, hooks {hooks:.0f} ns a step: {hooks / step:.4%} of it")
+    print(f"{name}: in their places between the kernels {in_place:.0f} ns a step: {in_place / step:.4%} of it")
     for clock in ("wall", "null_wall", "cpu", "null_cpu"):
         values = [entry[clock] for entry in found]
         middle = statistics.fmean(values)
