@@ -180,7 +180,8 @@ def busy_machine(load: float, cpus: int, threads: int | None = None) -> str | No
     if load <= cpus:
         return None
     advice = "use a quiet machine" if threads == 1 else "use --threads 1 or a quiet machine"
-    return f"load {load:.1f} on {cpus} cores: step times spread; {advice}."
+    cores = "1 core" if cpus == 1 else f"{cpus} cores"
+    return f"load {load:.1f} on {cores}: step times spread; {advice}."
 
 
 def out_of_memory(error: dict[str, Any], cuda: bool) -> list[str]:

@@ -167,7 +167,8 @@ class _Run:
             self.by_name["timing"] = timed
 
     def _launch(self, wanted: Pass, number: int) -> Outcome:
-        total, asked = len(self.plan.passes), self.options.warmup + self.options.steps
+        total = len(self.plan.passes)
+        asked = 1 if wanted.few_steps else self.options.warmup + self.options.steps
 
         def steps(done: int) -> None:
             self.progress.show(wanted.name, total, number, done, asked)
@@ -333,8 +334,10 @@ class _Run:
             found.append(f"{made} of the {self.options.repeat} timing runs that were asked for gave steps (--timeout).")
         if self.options.several_nodes:
             found.append(messages.SEVERAL_NODES)
+        timed = self.by_name.get("timing")
+        threads = timed.results[0]["threads"] if timed is not None else self.options.threads
         try:
-            found.append(messages.busy_machine(os.getloadavg()[0], machine.usable_cpus(), self.options.threads))
+            found.append(messages.busy_machine(os.getloadavg()[0], machine.usable_cpus(), threads))
         except (OSError, AttributeError):
             pass
         return list(dict.fromkeys(text for text in found if text))

@@ -69,7 +69,14 @@ def _first_line(error: dict[str, Any]) -> str:
 
 
 def _last_error(outcome: Outcome) -> str:
-    """The last line of the log that names an error."""
+    """The last line of the log that names an error; a missing main guard is told by the workers' error, not by the
+    one of the process that waited for them.
+    """
+    if "finished its bootstrapping phase" in " ".join(outcome.log_tail.split()):
+        return (
+            "RuntimeError: An attempt has been made to start a new process before the current process has finished "
+            "its bootstrapping phase (each worker runs the script again: it has no main guard)"
+        )
     for line in reversed(outcome.log_tail.splitlines()):
         text = line.strip()
         head = text.split(":", 1)[0]

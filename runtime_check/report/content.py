@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from runtime_check.compare.answers import noise_line
-from runtime_check.diagnosis import Diagnosis, phase_name
+from runtime_check.diagnosis import Diagnosis, Hotspot, phase_name
 from runtime_check.evidence import Answer, Verdict
 from runtime_check.findings import Finding
 from runtime_check.measures import bytes_text, timing
@@ -16,6 +16,7 @@ from runtime_check.what_if import batch_size, predict
 from runtime_check.what_if.records import Row as Tried
 from runtime_check.what_if.rows import edit_text, row_text
 
+LEAST_SHARE = 0.01  # of the peak: what holds less is left out for a reader
 EXECUTES = "verify executed the script: its code ran on this machine, for a few steps, several times."
 
 
@@ -48,6 +49,13 @@ def shorten(text: str, report: Report) -> str:
 
 def rows(report: Report) -> list[Row]:
     return [_row(finding, answer, report) for finding, answer in report.answers]
+
+
+def verdicts(rows: list[Row]) -> str:
+    """How many of each."""
+    numbers = {verdict: sum(row.verdict is verdict for row in rows) for verdict in Verdict}
+    order = (Verdict.CONFIRMED, Verdict.REFUTED, Verdict.INCONCLUSIVE, Verdict.NOT_RUN)
+    return ", ".join(f"{numbers[one]} {one.value.replace('_', ' ')}" for one in order if numbers[one])
 
 
 def dearest_first(rows: list[Row]) -> list[Row]:
@@ -118,9 +126,21 @@ def memory(report: Report) -> list[str]:
     peaks = ", ".join(f"{phase} {bytes_text(size)}" for phase, size in diagnosis.peak.items())
     lines = [f"peak of live tensors: {peaks}"]
     if diagnosis.peak_by_category:
-        parts = [f"{name} {bytes_text(size)}" for name, size in list(diagnosis.peak_by_category.items())[:6]]
-        lines.append("at the peak: " + ", ".join(parts))
+        worth = _worth_a_word(diagnosis.peak_by_category, max(diagnosis.peak.values()))
+        lines.append("at the peak: " + ", ".join(f"{name} {bytes_text(size)}" for name, size in worth.items()))
     return lines
+
+
+def _worth_a_word(sizes: dict[str, int], peak: int) -> dict[str, int]:
+    """What holds a hundredth of the peak or more; the JSON has all of it."""
+    kept = {name: size for name, size in sizes.items() if size >= LEAST_SHARE * peak}
+    return kept or dict(list(sizes.items())[:1])
+
+
+def memory_lines(diagnosis: Diagnosis) -> list[Hotspot]:
+    """The lines that hold a hundredth of the peak or more, the largest first."""
+    peak = max(diagnosis.peak.values(), default=0)
+    return [hot for hot in diagnosis.memory_lines if hot.amount >= LEAST_SHARE * peak]
 
 
 def loaders(report: Report) -> list[str]:
@@ -222,7 +242,7 @@ def utilisation(report: Report) -> list[str]:
         return []
     parts = []
     if used.cpu is not None:
-        parts.append(f"CPU {used.cpu:.0%} of {report.host['cpus']} cores")
+        parts.append(f"CPU {used.cpu:.0%} of {counted(report.host['cpus'], 'core')}")
     if used.memory_used is not None and used.memory_total:
         parts.append(f"memory {bytes_text(used.memory_used)} of {bytes_text(used.memory_total)}")
     if used.disk_read_bytes_per_s is not None:

@@ -69,7 +69,9 @@ def _tables(report: Report) -> list[str]:
     diagnosis = report.diagnosis
     if diagnosis is not None:
         phases: list[Cells] = [(name, f"{part:.1%}") for name, part in content.breakdown(diagnosis)]
-        memory: list[Cells] = [(bytes_text(hot.amount), _line(hot, report), hot.what) for hot in diagnosis.memory_lines]
+        memory: list[Cells] = [
+            (bytes_text(hot.amount), _line(hot, report), hot.what) for hot in content.memory_lines(diagnosis)
+        ]
         syncs: list[Cells] = [
             (f"{hot.amount:.2f}", _line(hot, report), f"`{hot.what}`") for hot in diagnosis.sync_lines
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
@@ -53,7 +54,7 @@ def lines(report: Report) -> Iterator[tuple[str, str]]:
             yield line, ""
         if diagnosis.memory_lines:
             yield "memory at the peak, by line:", "bold"
-            for hot in diagnosis.memory_lines:
+            for hot in content.memory_lines(diagnosis):
                 yield f"  {bytes_text(hot.amount):>10}  {content.short(hot.file, report)}:{hot.line}  {hot.what}", ""
         if diagnosis.sync_lines:
             yield _sync_title(report), "bold"
@@ -62,8 +63,10 @@ def lines(report: Report) -> Iterator[tuple[str, str]]:
         for note in diagnosis.notes:
             yield f"note: {note}", "yellow"
     if report.answers:
+        rows = content.dearest_first(content.rows(report))
         yield "", ""
-        for row in content.rows(report):
+        yield f"what the static check says of it: {content.verdicts(rows)}", "bold"
+        for row in rows:
             verdict = row.verdict.value.replace("_", " ").upper()
             yield f"{row.code}  {row.place}  {verdict}  {row.why}", _STYLE[row.verdict]
     for number, (tried, text, edits) in enumerate(content.what_if(report)):
@@ -106,7 +109,25 @@ def _writer(file: TextIO) -> Any:
     except ImportError:
         return lambda line, style: file.write(line + "\n")
     console = Console(file=file, highlight=False, soft_wrap=True)
-    return lambda line, style: console.print(Text(line, style=style))
+    width = console.width if console.is_terminal else None
+
+    def write(line: str, style: str) -> None:
+        for part in folded(line, width):
+            console.print(Text(part, style=style))
+
+    return write
+
+
+def folded(line: str, width: int | None) -> list[str]:
+    """A long line in several, indented from the second on. `None`: whole, as who filters the output wants it."""
+    parts: list[str] = []
+    for whole in line.split("\n"):
+        if width is None or len(whole) <= width:
+            parts.append(whole)
+            continue
+        indent = " " * (len(whole) - len(whole.lstrip()) + 4)
+        parts += textwrap.wrap(whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return parts
 
 
 @contextmanager
@@ -129,7 +150,8 @@ def progress(file: TextIO | None = None) -> Iterator[Any]:
         TextColumn("{task.completed}/{task.total} steps"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
+    # Few redraws: the script is being timed on the same machine.
+    with Progress(*columns, console=console, transient=True, refresh_per_second=2) as bar:
         tasks: dict[int, Any] = {}
 
         def show(name: str, passes: int, number: int, done: int, asked: int) -> None:
