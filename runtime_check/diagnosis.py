@@ -90,6 +90,11 @@ def _bottleneck(evidence: Evidence, utilisation: Utilisation | None, ran_out: bo
     because = f"waiting for data takes {span(*waits)} of the step"
     if shares:
         because += f"; {_PHASE_NAMES.get(largest, largest)} takes {shares[largest]:.0%}"
+    late = _straggler(evidence)
+    if late is not None:
+        if largest == "backward" and late.rank != 0:  # the parts are those of rank 0: it waits for the others there
+            because += f", which waits for rank {late.rank}"
+        return "compute-bound", because, f"find what rank {late.rank} does before its first backward: all wait for it"
     return "compute-bound", because, _compute_advice(largest, evidence, gpu)
 
 
@@ -204,6 +209,26 @@ def _notes(evidence: Evidence, memory: dict[str, Any], growth: float) -> list[st
 
 
 def _straggler_notes(evidence: Evidence) -> list[str]:
+    late = _straggler(evidence)
+    if late is None:
+        return []
+    told = (
+        f"its first backward comes after {late.ms:.1f} ms, that of rank {late.fastest} after {late.fastest_ms:.1f} ms"
+    )
+    return [f"rank {late.rank} is a straggler: {told}"]
+
+
+@dataclass(frozen=True)
+class _Straggler:
+    """A rank that comes late to its first backward, and the one that comes first."""
+
+    rank: int
+    ms: float
+    fastest: int
+    fastest_ms: float
+
+
+def _straggler(evidence: Evidence) -> _Straggler | None:
     """DDP makes all ranks' steps equally long; a slow one shows in the time to its first backward."""
     from runtime_check.measures import timing
 
@@ -213,10 +238,9 @@ def _straggler_notes(evidence: Evidence) -> list[str]:
         if measured is not None and measured.to_backward_ms is not None:
             times[result["rank"]] = measured.to_backward_ms
     if len(times) < 2:
-        return []
+        return None
     slow, fast = max(times, key=lambda rank: times[rank]), min(times, key=lambda rank: times[rank])
     timing_ = evidence.timing
     if timing_ is None or times[slow] - times[fast] < max(1.0, 0.2 * timing_.median_ms):
-        return []
-    late, early = f"{times[slow]:.1f} ms", f"{times[fast]:.1f} ms"
-    return [f"rank {slow} is a straggler: its first backward comes after {late}, that of rank {fast} after {early}"]
+        return None
+    return _Straggler(slow, times[slow], fast, times[fast])

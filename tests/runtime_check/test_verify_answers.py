@@ -224,7 +224,9 @@ def test_ranks_are_reported_one_by_one(launch: Any) -> None:
     answer = reductions(finding("TL503", script, "loss.backward()"), evidence)
     assert answer.verdict is Verdict.CONFIRMED
     assert "reduced 3.0 times per optimizer step" in answer.why
-    assert any("rank 1 is a straggler" in note for note in diagnose(evidence, None).notes)
+    diagnosis = diagnose(evidence, None)
+    assert any("rank 1 is a straggler" in note for note in diagnosis.notes)
+    assert "what rank 1 does before its first backward" in diagnosis.next_step
 
 
 def test_ranks_that_the_script_spawns_itself_report_too(launch: Any) -> None:
