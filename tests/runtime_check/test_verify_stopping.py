@@ -36,11 +36,11 @@ def processes_of(marker: str) -> list[str]:
 
 
 def test_workers_threads_and_exit_handlers_do_not_keep_it(launch: Any) -> None:
-    outcome = launch("hard_to_leave.py", environment=(("MARK", "hard-to-leave"),))
+    outcome = launch("hard_to_leave.py", environment=(("MARK", f"hard-to-leave-{os.getpid()}"),))
     assert outcome.results[0]["why"] == "steps"
     assert outcome.exit_code == 0
     assert "goodbye" not in outcome.log_tail
-    assert processes_of("MARK=hard-to-leave") == []
+    assert processes_of(f"MARK=hard-to-leave-{os.getpid()}") == []
 
 
 def test_bare_except_and_finally_do_not_get_hold_of_it(launch: Any) -> None:
@@ -53,10 +53,10 @@ def test_bare_except_and_finally_do_not_get_hold_of_it(launch: Any) -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds orphans by the subreaper of Linux")
 def test_what_the_script_left_running_is_ended(launch: Any) -> None:
-    outcome = launch("orphans.py", environment=(("MARK", "orphans"),))
+    outcome = launch("orphans.py", environment=(("MARK", f"orphans-{os.getpid()}"),))
     assert outcome.results[0]["why"] == "steps"
     assert sum("time.sleep(600)" in text for text in outcome.killed) >= 2
-    assert processes_of("MARK=orphans") == []
+    assert processes_of(f"MARK=orphans-{os.getpid()}") == []
 
 
 def start(script: str, folder: Path, mark: str) -> subprocess.Popen[bytes]:
@@ -76,7 +76,7 @@ def start(script: str, folder: Path, mark: str) -> subprocess.Popen[bytes]:
     )
 
 
-def wait_until(true: Any, seconds: float = 60.0) -> bool:
+def wait_until(true: Any, seconds: float = 300.0) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if true():
@@ -93,7 +93,9 @@ def short_path() -> Iterator[Path]:
 
 
 def shared_memory() -> set[str]:
-    return {name for name in os.listdir("/dev/shm") if name.startswith(("torch_", "psm_"))}
+    """Segments that nobody holds any more: torch names them by the process that made them, `torch_PID_...`."""
+    names = [name for name in os.listdir("/dev/shm") if name.startswith(("torch_", "psm_"))]
+    return {name for name in names if not Path("/proc", name.split("_")[1]).exists()}
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc and /dev/shm")
@@ -101,7 +103,7 @@ def shared_memory() -> set[str]:
     "kill", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["ctrl-c", "terminated", "killed"]
 )
 def test_nothing_is_left_when_verify_itself_is_ended(short_path: Path, kill: signal.Signals) -> None:
-    end_and_look(short_path, "hard_to_leave.py", kill, f"left-{kill.name}", after=None)
+    end_and_look(short_path, "hard_to_leave.py", kill, f"left-{kill.name}-{os.getpid()}", after=None)
 
 
 def end_and_look(folder: Path, script: str, kill: signal.Signals, mark: str, after: float | None) -> None:
@@ -113,7 +115,7 @@ def end_and_look(folder: Path, script: str, kill: signal.Signals, mark: str, aft
         else:
             time.sleep(after)
         verify.send_signal(kill)
-        verify.wait(60)
+        verify.wait(300)
         assert wait_until(lambda: not processes_of(f"MARK={mark}")), processes_of(f"MARK={mark}")
         assert wait_until(lambda: [path.name for path in folder.iterdir()] == ["work"]), list(folder.iterdir())
         assert list((folder / "work").iterdir()) == []
@@ -139,14 +141,15 @@ def test_fifty_runs_ended_at_random_leave_nothing(short_path: Path) -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds the keeper in /proc")
 def test_a_killed_keeper_is_stood_in_for(short_path: Path) -> None:
-    verify = start("orphans.py", short_path, "keeper-killed")
+    mark = f"keeper-killed-{os.getpid()}"
+    verify = start("orphans.py", short_path, mark)
     try:
-        assert wait_until(lambda: sum("time.sleep(600)" in text for text in processes_of("MARK=keeper-killed")) >= 2)
+        assert wait_until(lambda: sum("time.sleep(600)" in text for text in processes_of(f"MARK={mark}")) >= 2)
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and is_keeper_of(entry, short_path):
                 os.kill(int(entry.name), signal.SIGKILL)
-        verify.wait(60)
-        assert wait_until(lambda: not processes_of("MARK=keeper-killed")), processes_of("MARK=keeper-killed")
+        verify.wait(300)
+        assert wait_until(lambda: not processes_of(f"MARK={mark}")), processes_of(f"MARK={mark}")
         assert [path.name for path in short_path.iterdir()] == ["work"]
     finally:
         if verify.poll() is None:
@@ -162,7 +165,10 @@ def is_keeper_of(process: Path, folder: Path) -> bool:
 
 
 def test_a_deadline_gives_what_was_measured_until_then(launch: Any) -> None:
-    outcome = launch("slow_loader.py", steps=100000, deadline_s=15.0)
+    for deadline in (15.0, 60.0, 240.0):  # a busy machine may come to no step in the first
+        outcome = launch("slow_loader.py", steps=100000, deadline_s=deadline)
+        if outcome.results:
+            break
     (result,) = outcome.results
     assert result["why"] == "deadline"
     assert result["boundaries_ns"]
@@ -195,4 +201,4 @@ def test_the_probe_ends_when_the_run_is_nobodys(tmp_path: Path) -> None:
         server.listen(8)
         script = subprocess.Popen([sys.executable, str(SCRIPTS / "two_optimizers.py")], env=environment)
         assert wait_until(lambda: list(tmp_path.glob("torch-*.json")))
-    assert script.wait(30) == 0
+    assert script.wait(300) == 0
