@@ -79,6 +79,9 @@ def _bottleneck(evidence: Evidence, utilisation: Utilisation | None, ran_out: bo
     if waits[0] >= INPUT_BOUND:  # in each launch that looked at it
         because = f"the step waits {span(*waits)} of its time for data"
         return "input-bound", because, _loader_advice(evidence)
+    if waits[1] >= INPUT_BOUND and waits[1] - waits[0] > INPUT_BOUND:  # a stall of the machine, or rare slow batches
+        because = f"in one launch the step waits {waits[0]:.0%} of its time for data, in another {waits[1]:.0%}"
+        return "unknown", because, "run it with more --steps, on a quieter machine"
     syncs = _syncs_per_step(evidence)
     gpu = utilisation.gpu if utilisation is not None else None
     if evidence.cuda and syncs >= 1 and gpu is not None and gpu < IDLE_GPU:
