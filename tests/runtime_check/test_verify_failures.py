@@ -52,6 +52,16 @@ def test_an_exception_shows_its_last_lines(tmp_path: Path) -> None:
     assert "FileNotFoundError: data/train.bin" in (report.failure or "")
 
 
+def test_a_python_without_torch_is_named_with_what_to_do(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys\nsys.modules['torch'] = None\nraise ModuleNotFoundError(\"No module named 'torch'\")\n"
+    )
+    report = verify(replace(BASE, script=str(script), cwd=tmp_path))
+    assert report.exit_code == 2
+    assert f"{sys.executable} has no torch: name the Python that has it with --python." in (report.failure or "")
+
+
 @pytest.mark.torch
 def test_no_step_in_time_names_the_last_line_and_what_to_try(tmp_path: Path) -> None:
     report = run_until_it_says("never_steps.py", "building the index", tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -93,3 +94,32 @@ def test_quantiles_and_slope() -> None:
 )
 def test_bytes_are_said_for_people(size: int, text: str) -> None:
     assert bytes_text(size) == text
+
+
+def test_the_clock_keeps_what_was_counted_in_each_interval(probe_module: Any, monkeypatch: Any) -> None:
+    """Counters run on; an interval is the difference between two marks, and the open one reaches up to now."""
+    import sys
+
+    probe_module("clock")
+    monkeypatch.setattr(sys.modules["_trainlint_probe"].STATE, "active", True)
+    clock = probe_module("clock").Clock()
+    optimizer = object()
+    clock.torch = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False))
+    clock.warmup = 3
+    clock.add("warm", 1)
+    for step in range(1, 6):
+        clock.waited_ns += 10 * step
+        clock.samples += step
+        clock.batches += 1
+        clock.optimizer_stepped(optimizer)
+    assert clock.anchored is optimizer
+    # The anchor is chosen at the third turn: what lies before is no step, and its counts are in the first interval.
+    assert len(clock.boundaries) == 3
+    assert clock.counted_in(0) == {"loader_ns": 60, "batches": 3, "samples": 6, "warm": 1}
+    assert clock.counted_in(2) == {"loader_ns": 50, "batches": 1, "samples": 5}
+    clock.tokens += 7
+    assert clock.counted_in(3) == {"tokens": 7}
+    assert clock.optimizer_stepped(object()) is None  # a rarer optimizer within the warm-up: chosen anew
+    assert clock.anchored is None
+    assert clock.boundaries == []
+    assert clock.counted_in(0) == {}
