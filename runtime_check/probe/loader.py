@@ -187,6 +187,8 @@ def _watch(torch: Any, iterator_class: Any, config: dict[str, Any]) -> None:
             clock.tokens += tokens
         if clock.anchored is None:
             clock.batch_taken()
+        elif purpose != "train":
+            clock.batches_without_backward += 1  # tells the batches of an evaluation apart
         return batch
 
     iterator_class.__init__, iterator_class.__next__ = init, take
