@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from trainlint.settings import Settings
 
 
-# Characters of a project's files whose facts are kept for the files that come after; some 20 bytes each, and as much again
-# for what was asked about them.
-_MOST_TEXT = 40_000_000
+# Characters of files whose facts, and what was asked about them, are kept for the files that come after: some 25 bytes each.
+_KEPT = 3_000_000  # of those asked for last; besides them what is known of these rests on
+_READ_MEANWHILE = 4_000_000  # before it is looked which are the last
+_MOST_KEPT = 12_000_000
 
 _PYTHON_2_EXCEPT = re.compile(r"\s*except\s[^#'\"]*,\s*[a-z_]\w*\s*:")
 
@@ -116,9 +117,10 @@ class Analysis:
         path = os.path.abspath(source.path)
         root = find_root(path)
         semantics = self._projects.get(root)
-        if semantics is not None and semantics.project.size > _MOST_TEXT:
-            semantics = self._projects[root] = Semantics(semantics.project.emptied(), self.settings)
-            gc.collect()  # facts refer to each other in circles
+        if semantics is not None and semantics.project.read_since > _READ_MEANWHILE:
+            if semantics.project.release(_KEPT) > _MOST_KEPT:
+                semantics = self._projects[root] = Semantics(semantics.project.emptied(), self.settings)
+                gc.collect()  # facts refer to each other in circles
         if semantics is None:
             semantics = self._projects[root] = Semantics(Project(root, self._read_text, self._texts), self.settings)
         project = semantics.project

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trainlint.rules import rewrites
 from trainlint.rules.rule import Rewrite
 from trainlint.semantic import version_guards, walk
-from trainlint.semantic.facts import Attribute, Await, Call, Constant, Expr, Import, Record, Starred, Walrus, Yield
+from trainlint.semantic.facts import Attribute, Await, Call, Constant, Expr, Record, Starred, Walrus, Yield
 from trainlint.semantic.graphs import may_have_graph
 from trainlint.semantic.values import Const, Tensor, each
 from trainlint.torch_api.changes import Change, Fix, offered, reduction_of
@@ -27,7 +27,7 @@ Changes = Iterable["rewriting.Change"]
 def rewrite_of(script: Script, record: Record, change: Change) -> Rewrite | None:
     """None where there is none, where the target is too old for it, or where the use has another shape."""
     fix = change.fix
-    if fix is None or not isinstance(record, Expr) or isinstance(record, Import):
+    if fix is None or not isinstance(record, Expr):
         return None
     if script.settings is not None and not offered(change, script.settings.torch_range):
         return None

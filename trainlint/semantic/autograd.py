@@ -17,7 +17,6 @@ ON, OFF, MIXED = "on", "off", "mixed"
 class Autograd:
     def __init__(self, inference: Inference) -> None:
         self.inference = inference
-        self._decorators: dict[int, str | None] = {}
 
     def mode(self, context: Context, order: int) -> str:
         """ON, OFF, or MIXED (depends on the caller or on a value that is not known)."""
@@ -88,11 +87,11 @@ class Autograd:
 
     def _project_made(self, function: Function) -> str | None:
         """A decorator or context manager of the project that turns autograd off."""
-        key = id(function)
-        if key not in self._decorators:
-            self._decorators[key] = None
-            self._decorators[key] = self._turns_off(function)
-        return self._decorators[key]
+        memo, key = function.module.memo, ("turns autograd off", id(function))
+        if key not in memo:
+            memo[key] = None
+            memo[key] = self._turns_off(function)
+        return memo[key]  # type: ignore[no-any-return]
 
     def _turns_off(self, function: Function) -> str | None:
         inner = [f for f in function.module.functions if f is not function and f.inner.within(function.inner)]
@@ -135,8 +134,8 @@ class Autograd:
     def function(self, function: Function) -> str:
         """The mode in which a function's body runs."""
         # a circle of callers decides nothing: what enters it does
-        solver = self.inference.solver
-        return solver.solve(("autograd", id(function)), lambda: self._function(function), OFF)  # type: ignore[no-any-return]
+        solver, memo = self.inference.solver, function.module.memo
+        return solver.solve(("autograd", id(function)), lambda: self._function(function), OFF, memo)  # type: ignore[no-any-return]
 
     def _declared(self, function: Function) -> str | None:
         """What decorators, or the framework that calls it, set for a function."""

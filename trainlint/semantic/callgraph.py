@@ -58,14 +58,13 @@ class CallSite(NamedTuple):
 class CallGraph:
     def __init__(self, inference: Inference) -> None:
         self.inference = inference
-        self._object_calls: dict[int, list[Call]] = {}
-        self._subclasses: dict[int, list[Class]] = {}
 
     # ------------------------------------------------------------------------------------------------- callees
 
     def callees(self, call: Call) -> tuple[Callee, ...]:
         """The project's functions that a call enters, directly or through a module, wrapper or spawner."""
-        return self.inference.solver.solve(("callees", id(call)), lambda: tuple(self._entered(call)), ())  # type: ignore[no-any-return]
+        memo = call.context.module.memo
+        return self.inference.solver.solve(("callees", id(call)), lambda: tuple(self._entered(call)), (), memo)  # type: ignore[no-any-return]
 
     def _entered(self, call: Call) -> Iterator[Callee]:
         for value in each(self.inference.value(call.callee)):
@@ -122,11 +121,12 @@ class CallGraph:
 
     def _below(self, cls: Class) -> list[Class]:
         """The classes of the project that inherit from a class."""
-        found = self._subclasses.get(id(cls))
+        memo, key = cls.module.memo, ("below", id(cls))
+        found: list[Class] | None = memo.get(key)
         if found is None:
             modules = self.inference.project.family(cls.module.path, (cls.name,))
             others = [c for module in modules for c in module.classes if c is not cls and c.bases]
-            found = self._subclasses[id(cls)] = [c for c in others if cls in self.inference.bases(c)]
+            found = memo[key] = [c for c in others if cls in self.inference.bases(c)]
         return found
 
     def _object_enters(self, value: Object, call: Call) -> Iterator[Callee]:
@@ -168,7 +168,8 @@ class CallGraph:
 
     def callers(self, function: Function) -> tuple[CallSite, ...]:
         """All calls in the project that enter a function."""
-        return self.inference.solver.solve(("callers", id(function)), lambda: self._callers(function), ())  # type: ignore[no-any-return]
+        memo = function.module.memo
+        return self.inference.solver.solve(("callers", id(function)), lambda: self._callers(function), (), memo)  # type: ignore[no-any-return]
 
     def _callers(self, function: Function) -> tuple[CallSite, ...]:
         sites: list[CallSite] = []
@@ -237,9 +238,9 @@ class CallGraph:
 
     def object_calls(self, module: Module) -> list[Call]:
         """Calls of a module in which an object itself is called: `model(x)`, `self.layers[0](x)`."""
-        found = self._object_calls.get(id(module))
+        found: list[Call] | None = module.memo.get("object calls")
         if found is None:
-            self._object_calls[id(module)] = found = []
+            module.memo["object calls"] = found = []
             stored = self.inference.project.neighbours.attributes()
             for call in module.calls:
                 callee = call.callee

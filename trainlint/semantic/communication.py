@@ -70,8 +70,6 @@ class Communication:
 
     def __init__(self, inference: Inference) -> None:
         self.inference = inference
-        self._functions: dict[int, bool] = {}
-        self._imported: dict[int, frozenset[str]] = {}
 
     def is_collective(self, call: Call) -> bool:
         """A call in which every rank of the program must take part. Not those of a group of some ranks."""
@@ -89,10 +87,10 @@ class Communication:
 
     def _aliases(self, module: Module) -> frozenset[str]:
         """Other names under which a file imports a collective."""
-        found = self._imported.get(id(module))
+        found: frozenset[str] | None = module.memo.get("imported collectives")
         if found is None:
             names = {bound for s in module.imports for bound, full in s.names if full.rpartition(".")[2] in _LAST_NAMES}
-            found = self._imported[id(module)] = frozenset(names)
+            found = module.memo["imported collectives"] = frozenset(names)
         return found
 
     def _is_method(self, attr: str, receiver: Expr) -> bool:
@@ -126,11 +124,11 @@ class Communication:
         return any(self.of_function(callee.function) for callee in self.inference.callgraph.callees(call))
 
     def of_function(self, function: Function) -> bool:
-        key = id(function)
-        if key not in self._functions:
-            self._functions[key] = False
-            self._functions[key] = any(self.within(c) for c in function.calls)
-        return self._functions[key]
+        memo, key = function.module.memo, ("communicates", id(function))
+        if key not in memo:
+            memo[key] = False
+            memo[key] = any(self.within(c) for c in function.calls)
+        return memo[key]  # type: ignore[no-any-return]
 
     def may_be(self, call: Call) -> bool:
         """A call that cannot be followed and is named like one that all ranks take part in."""

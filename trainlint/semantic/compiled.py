@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
 
 from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import walk
@@ -34,7 +33,6 @@ COMPILE = "torch.compile"
 _SPEAKS = re.compile(rb"\bcompile\b")
 _TEST = Pattern(r"[\\/](?:tests?[\\/]|test_[^\\/]*$|conftest)")
 _NOT_TRACED = frozenset({"disable", "skip", "disallow_in_graph", "allow_in_graph", "ignore"})
-_CACHES: WeakKeyDictionary[object, dict[str, dict[int, tuple[Function, Expr]]]] = WeakKeyDictionary()
 
 
 class Compilation(NamedTuple):
@@ -143,11 +141,10 @@ def _works(script: Script, frame: Context) -> bool:
 
 def compiled_functions(script: Script) -> dict[int, tuple[Function, Expr]]:
     """Functions of the project that `torch.compile` traces, by identity, with the place where that is said."""
-    key = script.module.path
-    cache = _CACHES.setdefault(script.semantics, {})
-    if key not in cache:
-        cache[key] = _find(script)
-    return cache[key]
+    found: dict[int, tuple[Function, Expr]] | None = script.module.memo.get("compiled")
+    if found is None:
+        found = script.module.memo["compiled"] = _find(script)
+    return found
 
 
 def _find(script: Script) -> dict[int, tuple[Function, Expr]]:

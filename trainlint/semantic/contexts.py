@@ -50,6 +50,9 @@ from trainlint.semantic.facts import (
     Yield,
 )
 
+# Every file counts from one: the same number is one object in all of them.
+_NUMBERS: dict[int, int] = {}
+
 
 def link(path: str, body: tuple[Statement, ...], name: str = "") -> Module:
     """Link the lowered statements of one file into a Module."""
@@ -329,6 +332,7 @@ class _Linker:
             self.order += 1
             target.order = self.order
             target.context = context
+            target.known = None
             self.add_binding(Binding(target.id, how, value, context, self.order, statement, path=path))  # type: ignore[attr-defined]
         elif kind is Sequence:
             starred = False
@@ -336,7 +340,7 @@ class _Linker:
             for i, element in enumerate(target.elements):  # type: ignore[attr-defined]
                 if element.__class__ is Starred:
                     starred = True
-                    element.context, element.order = context, self.order
+                    element.context, element.order, element.known = context, self.order, None
                     self.bind(element.value, how, value, context, statement, (*path, None))
                 else:
                     # after a starred target, positions count from the end
@@ -344,6 +348,7 @@ class _Linker:
             self.order += 1
             target.order = self.order
             target.context = context
+            target.known = None
         else:
             self.expr(target, context)
             if kind is Attribute:
@@ -400,6 +405,7 @@ class _Linker:
         self.order += 1
         expr.order = self.order
         expr.context = context
+        expr.known = None
 
     def expr(self, expr: Expr, context: Context) -> None:
         kind = expr.__class__
@@ -435,9 +441,10 @@ class _Linker:
             if kind is Yield or kind is Await:
                 if kind is Yield and context.function is not None:
                     context.function.yields.append(expr)  # type: ignore[arg-type]
-        self.order += 1
-        expr.order = self.order
+        order = self.order + 1
+        self.order = expr.order = _NUMBERS.setdefault(order, order)
         expr.context = context
+        expr.known = None
 
     def call(self, call: Call, context: Context) -> None:
         assert self.statement is not None

@@ -38,7 +38,6 @@ class Entry:
 
     def __init__(self, inference: Inference) -> None:
         self.inference = inference
-        self._functions: dict[int, Context | None] = {}
         self._active: set[int] = set()
 
     def unguarded(self, context: Context) -> Context | None:
@@ -67,9 +66,10 @@ class Entry:
         return found
 
     def _function(self, function: Function) -> Context | None:
+        memo, question = function.module.memo, ("unguarded", id(function))
+        if question in memo:
+            return memo[question]  # type: ignore[no-any-return]
         key = id(function)
-        if key in self._functions:
-            return self._functions[key]
         if key in self._active:
             return None
         self._active.add(key)
@@ -81,5 +81,5 @@ class Entry:
                     break
         finally:
             self._active.discard(key)
-        self._functions[key] = found
+        memo[question] = found
         return found

@@ -10,7 +10,7 @@ pre-commit hook.
 from __future__ import annotations
 
 from collections.abc import Callable as CallableType
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 
@@ -40,7 +40,9 @@ class Record:
 
 
 class Expr(Record):
-    __slots__ = ()
+    __slots__ = ("known",)
+
+    known: Any  # its value, once `inference` was asked for it; None before
 
 
 class Name(Expr):
@@ -777,6 +779,7 @@ class Module:
     """One file, lowered and linked."""
 
     __slots__ = (
+        "__weakref__",
         "again",
         "attributes",
         "body",
@@ -815,7 +818,8 @@ class Module:
         self.statements: list[Statement] = []  # all of them, in source order
         self.attributes: dict[str, list[Attribute]] = {}  # every attribute access, by attribute name
         self.name = ""
-        self.memo: dict[str, Any] = {}  # indexes that the model makes of it when first asked; they die with it
+        # What the model was asked about it and its records (by id), and indexes that it makes: all that dies with it.
+        self.memo: dict[Hashable, Any] = {}
 
     def __repr__(self) -> str:
         return f"<module {self.path}>"

@@ -65,10 +65,6 @@ class Feeding:
         self.script = script  # any file of the project: it is only asked for values
         self.inference = script.inference
         self.semantics = script.semantics
-        self._feeds: dict[int, list[Feed]] = {}
-        self._reached: dict[int, list[Module]] = {}
-        self._passed: dict[int, list[Module]] = {}
-        self._loaders: dict[int, list[tuple[Call, Object]]] = {}
 
     # ------------------------------------------------------------------------------------------------ the places
 
@@ -99,9 +95,9 @@ class Feeding:
         return STEP in done.once | done.looped
 
     def of_module(self, module: Module) -> list[Feed]:
-        found = self._feeds.get(id(module))
+        found: list[Feed] | None = module.memo.get("feeds")
         if found is None:
-            self._feeds[id(module)] = found = []
+            module.memo["feeds"] = found = []
             found.extend(self._in_module(module))
         return found
 
@@ -150,9 +146,9 @@ class Feeding:
         return [found for m in self.modules(module) for found in self._built_in(m)]
 
     def _built_in(self, module: Module) -> list[tuple[Call, Object]]:
-        found = self._loaders.get(id(module))
+        found: list[tuple[Call, Object]] | None = module.memo.get("loaders")
         if found is None:
-            found = self._loaders[id(module)] = []
+            found = module.memo["loaders"] = []
             for call in module.calls:
                 if not self._may_build(call):
                     continue
@@ -165,9 +161,9 @@ class Feeding:
 
     def modules(self, module: Module) -> list[Module]:
         """The files of a program, seen from one of them: its importers, and what they hand loaders and datasets to."""
-        found = self._reached.get(id(module))
+        found: list[Module] | None = module.memo.get("reached by loaders")
         if found is None:
-            found = self._reached[id(module)] = list(self.script.project.family(module.path))
+            found = module.memo["reached by loaders"] = list(self.script.project.family(module.path))
             seen = {id(m) for m in found}
             for current in found:
                 if len(found) > _MOST_MODULES:
@@ -179,9 +175,9 @@ class Feeding:
         return found
 
     def _handed_to(self, module: Module) -> list[Module]:
-        found = self._passed.get(id(module))
+        found: list[Module] | None = module.memo.get("handed loaders")
         if found is None:
-            self._passed[id(module)] = found = []
+            module.memo["handed loaders"] = found = []
             for cls in module.classes:
                 found.extend(
                     b.module for b in self.inference.bases(cls) if isinstance(b, Class) and b.module is not module

@@ -51,7 +51,6 @@ class Guards:
     def __init__(self, inference: Inference, work: Work) -> None:
         self.inference = inference
         self.work = work
-        self._found: dict[int, str | None] = {}
 
     def guard(self, frame: Context) -> str | None:
         """RARE, OFF (a flag that is off by default), QUIET (named like a guard, not resolved), or None."""
@@ -59,11 +58,11 @@ class Guards:
             return RARE
         if frame.kind != "branch" or frame.test is None:
             return None
-        key = id(frame)
-        if key not in self._found:
-            self._found[key] = None
-            self._found[key] = self._guard(frame)
-        return self._found[key]
+        memo, key = frame.module.memo, ("guard", id(frame))
+        if key not in memo:
+            memo[key] = None
+            memo[key] = self._guard(frame)
+        return memo[key]  # type: ignore[no-any-return]
 
     def _guard(self, frame: Context) -> str | None:
         assert frame.test is not None

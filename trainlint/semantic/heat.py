@@ -38,8 +38,7 @@ class Heat:
         self.inference = inference
         self.loops = loops
         self.guards = guards
-        self._functions: dict[int, Hot | Cold] = {}
-        self._cold: dict[int, Cold] = {}  # as far as the question that is being answered goes
+        self._cold: dict[int, tuple[Function, Cold]] = {}  # as far as the question that is being answered goes
         self._active: set[int] = set()
 
     def hot(self, record: Record) -> Hot | None:
@@ -72,10 +71,13 @@ class Heat:
 
     def function(self, function: Function) -> Hot | Cold:
         """Whether a function is entered from hot code."""
-        key = id(function)
-        found = self._functions.get(key) or self._cold.get(key)
+        memo, question = function.module.memo, ("heat", id(function))
+        found: Hot | Cold | None = memo.get(question)
         if found is not None:
             return found
+        key = id(function)
+        if key in self._cold:
+            return self._cold[key][1]
         if key in self._active:
             return Cold("only called by itself")
         self._active.add(key)
@@ -84,13 +86,14 @@ class Heat:
         finally:
             self._active.discard(key)
         if isinstance(found, Hot):
-            self._functions[key] = found
+            memo[question] = found
         else:
             # found while others are being asked: it may be hot through one of them, and that one is not hot through it
-            self._cold[key] = found
+            self._cold[key] = (function, found)
         if not self._active:
             if isinstance(found, Cold):
-                self._functions.update(self._cold)  # nothing that leads here is hot
+                for other, cold in self._cold.values():  # nothing that leads here is hot
+                    other.module.memo["heat", id(other)] = cold
             self._cold.clear()
         return found
 

@@ -78,15 +78,17 @@ class Inference:
         self.loader_names = loader_names
         self.solver = Solver(_DEEPEST)
         self.callgraph = CallGraph(self)
-        self._bases: dict[int, tuple[Class | str, ...]] = {}
 
     # -------------------------------------------------------------------------------------------------- values
 
     def value(self, expr: Expr) -> Value:
-        known = self.solver.known.get(id(expr))
-        if known is not None:  # most are
-            return known  # type: ignore[no-any-return]
-        return self.solver.solve(id(expr), lambda: self._value(expr), UNKNOWN)  # type: ignore[no-any-return]
+        known: Value | None = expr.known
+        if known is None:
+            solver = self.solver
+            known = solver.solve(id(expr), lambda: self._value(expr), UNKNOWN)
+            if solver.settled:
+                expr.known = known
+        return known
 
     def _value(self, expr: Expr) -> Value:
         evaluate = _EVALUATE.get(expr.__class__)
@@ -282,7 +284,7 @@ class Inference:
     def _iterated(self, one: Object, cls: Class) -> Value:
         """What iterating an object of the project gives: by `__iter__`, or `__next__` where that returns the object itself."""
         key = ("iterated", id(cls))
-        return self.solver.solve(key, lambda: self._iterated_once(one, cls), UNKNOWN)  # type: ignore[no-any-return]
+        return self.solver.solve(key, lambda: self._iterated_once(one, cls), UNKNOWN, cls.module.memo)  # type: ignore[no-any-return]
 
     def _iterated_once(self, one: Object, cls: Class) -> Value:
         method = self.method(cls, "__iter__")
@@ -310,7 +312,7 @@ class Inference:
 
     def parameter(self, function: Function, parameter: Parameter) -> Value:
         key = ("parameter", id(parameter))
-        return self.solver.solve(key, lambda: self._parameter(function, parameter), UNKNOWN)  # type: ignore[no-any-return]
+        return self.solver.solve(key, lambda: self._parameter(function, parameter), UNKNOWN, function.module.memo)  # type: ignore[no-any-return]
 
     def _parameter(self, function: Function, parameter: Parameter) -> Value:
         parameters = function.parameters
@@ -425,9 +427,10 @@ class Inference:
 
     def bases(self, cls: Class) -> tuple[Class | str, ...]:
         """The class and all it inherits from, nearest first: project classes, and full names of others."""
-        found = self._bases.get(id(cls))
+        memo, question = cls.module.memo, ("bases", id(cls))
+        found: tuple[Class | str, ...] | None = memo.get(question)
         if found is None:
-            self._bases[id(cls)] = (cls,)
+            memo[question] = (cls,)
             order: list[Class | str] = [cls]
             seen: set[int | str] = {id(cls)}  # compared as what they are: == of two classes reads all their members
             for base in cls.bases:
@@ -442,7 +445,7 @@ class Inference:
                     order.append(held.name)
                 else:
                     order.append(dotted_name(base) or "?")
-            found = self._bases[id(cls)] = tuple(order)
+            found = memo[question] = tuple(order)
         return found
 
     def role(self, cls: Class) -> str:
@@ -461,7 +464,8 @@ class Inference:
 
     def returned(self, function: Function) -> Value:
         """What a call of the function gives: all its returns; an iterator of its yields for a generator."""
-        return self.solver.solve(("returned", id(function)), lambda: self._returned(function), UNKNOWN)  # type: ignore[no-any-return]
+        memo = function.module.memo
+        return self.solver.solve(("returned", id(function)), lambda: self._returned(function), UNKNOWN, memo)  # type: ignore[no-any-return]
 
     def _returned(self, function: Function) -> Value:
         if not function.yields:
@@ -566,7 +570,7 @@ class Inference:
                 return self.returned(method)
             return Routine(method, None if static or self.is_static(method) else owner)
         key = ("attribute", id(cls), name)
-        return self.solver.solve(key, lambda: self._assigned_attribute(cls, name), UNKNOWN)  # type: ignore[no-any-return]
+        return self.solver.solve(key, lambda: self._assigned_attribute(cls, name), UNKNOWN, cls.module.memo)  # type: ignore[no-any-return]
 
     def _assigned_attribute(self, cls: Class, name: str) -> Value:
         bindings = [b for base in self.bases(cls) if isinstance(base, Class) for b in base.attributes.get(name, ())]

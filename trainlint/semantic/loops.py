@@ -45,22 +45,21 @@ class Loops:
     def __init__(self, inference: Inference, work: Work) -> None:
         self.inference = inference
         self.work = work
-        self._found: dict[int, BatchLoop | None] = {}
         self._active: set[int] = set()
-        self._calls: dict[int, dict[int, list[Call]]] = {}
 
     def batch_loop(self, frame: Context) -> BatchLoop | None:
         """The batch loop whose body a loop frame is, None when it is another kind of loop."""
-        key = id(frame)
-        if key not in self._found:
+        memo, question = frame.module.memo, ("batch loop", id(frame))
+        if question not in memo:
+            key = id(frame)
             if key in self._active:
                 return None
             self._active.add(key)
             try:
-                self._found[key] = self._classify(frame)
+                memo[question] = self._classify(frame)
             finally:
                 self._active.discard(key)
-        return self._found[key]
+        return memo[question]  # type: ignore[no-any-return]
 
     def of_module(self, module: Module) -> list[BatchLoop]:
         """All batch loops of a file, in source order."""

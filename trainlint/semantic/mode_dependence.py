@@ -20,7 +20,6 @@ _DEEPEST = 8
 class Layers:
     def __init__(self, inference: Inference) -> None:
         self.inference = inference
-        self._classes: dict[int, bool | None] = {}
 
     def depends_on_mode(self, value: Value, depth: int = 0) -> bool | None:
         """Whether a module has BatchNorm, Dropout or the like; None when not all of it can be seen."""
@@ -107,11 +106,11 @@ class Layers:
         return layers is not None and self.inference.constant(layers) != 1  # between layers only
 
     def _class(self, cls: Class, depth: int) -> bool | None:
-        key = id(cls)
-        if key in self._classes:
-            return self._classes[key]
-        self._classes[key] = False  # a module that holds itself adds nothing
-        answer = self._classes[key] = self._in_class(cls, depth)
+        memo, key = cls.module.memo, ("depends on mode", id(cls))
+        if key in memo:
+            return memo[key]  # type: ignore[no-any-return]
+        memo[key] = False  # a module that holds itself adds nothing
+        answer = memo[key] = self._in_class(cls, depth)
         return answer
 
     def _in_class(self, cls: Class, depth: int) -> bool | None:

@@ -52,7 +52,6 @@ class OutputActivation:
     def __init__(self, semantics: Semantics) -> None:
         self.semantics = semantics
         self.inference = semantics.inference
-        self._functions: dict[tuple[int, Way], str | None] = {}
 
     def of(self, expr: Expr, path: Path = (), way: Way = (), depth: int = 0) -> str | None:
         if depth > _DEEPEST:
@@ -158,16 +157,16 @@ class OutputActivation:
         return None
 
     def _returns(self, function: Function, path: Path, way: Way, depth: int) -> str | None:
-        key = (id(function), way)
-        if key in self._functions:
-            return self._functions[key]
-        self._functions[key] = None
+        memo, key = function.module.memo, ("activation", id(function), way)
+        if key in memo:
+            return memo[key]  # type: ignore[no-any-return]
+        memo[key] = None
         answers = [self.of(r.value, path, way, depth + 1) if r.value is not None else None for r in function.returns]
         answer = _agree(answers) if not function.yields else None
         if not _depends_on_arguments(function):
-            self._functions[key] = answer
+            memo[key] = answer
         else:
-            del self._functions[key]
+            del memo[key]
         return answer
 
 

@@ -17,7 +17,6 @@ class Program:
 
     def __init__(self, inference: Inference) -> None:
         self.inference = inference
-        self._started: dict[int, bool] = {}
 
     def files(self, module: Module) -> tuple[str, ...]:
         """Paths of the module, of what imports it (through others too), and of everything that those import."""
@@ -46,9 +45,9 @@ class Program:
         return function is None or self._is_started(function)
 
     def _is_started(self, function: Function) -> bool:
-        key = id(function)
-        if key not in self._started:
-            self._started[key] = False  # a circle of callers starts nothing by itself
+        memo, key = function.module.memo, ("started", id(function))
+        if key not in memo:
+            memo[key] = False  # a circle of callers starts nothing by itself
             sites = self.inference.callgraph.callers(function)
-            self._started[key] = any(self.is_started(site.call.context) for site in sites)
-        return self._started[key]
+            memo[key] = any(self.is_started(site.call.context) for site in sites)
+        return memo[key]  # type: ignore[no-any-return]

@@ -7,9 +7,11 @@ its module name, so that a file given alone and the same file in a full run see 
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 from trainlint.semantic import from_ast, nodes
 from trainlint.semantic.contexts import link
@@ -53,10 +55,12 @@ class Project:
         self.read = read
         self.locator = Locator(root)
         self.neighbours = Neighbours(self.locator, texts)
-        self._modules: dict[str, Module | None] = {}
+        self._modules: dict[str, Module | None] = {}  # the one that was asked for last comes last
+        self._resting: WeakValueDictionary[str, Module] = WeakValueDictionary()  # kept by what is known of others only
         self._texts: dict[str, str] = {}
         self._trees: dict[str, Any] = {}
         self._recalled: list[Module] = []
+        self.read_since = 0  # characters of the modules that were made since the last `release`
 
     def emptied(self) -> Project:
         """The same project without its modules: what is known of files and imports is kept, the memory is given back."""
@@ -64,9 +68,24 @@ class Project:
         other.locator, other.neighbours = self.locator, self.neighbours
         return other
 
-    @property
-    def size(self) -> int:
-        """Characters of the texts that modules were made of."""
+    def release(self, most: int) -> int:
+        """Lets go of the modules that were not asked for lately, down to `most` characters, and of all that is known of
+        them; not of those that what is known of others rests on. How many characters are left."""
+        size = 0
+        for path in reversed(list(self._modules)):
+            module = self._modules[path]
+            if module is not None:
+                size += len(self._texts[path])
+                if size > most:
+                    self._resting[path] = module
+                    del self._modules[path]
+        module = None
+        gc.collect()  # a module is a circle
+        held = self._modules.keys() | self._resting.keys()
+        for path in self._texts.keys() - held:
+            del self._texts[path]
+            self._trees.pop(path, None)
+        self.read_since = 0
         return sum(map(len, self._texts.values()))
 
     # ------------------------------------------------------------------------------------------------ modules
@@ -79,13 +98,14 @@ class Project:
         self._modules[path] = module
         self._texts[path] = text
         self._trees[path] = tree
+        self.read_since += len(text)
 
     def given(self, path: str, text: str) -> tuple[Module, Any] | None:
         """The module of a path, if it was made of this very text."""
-        module = self._modules.get(path)
-        if module is not None and self._texts.get(path) == text:
-            return module, self._trees.get(path)
-        return None
+        if self._texts.get(path) != text:
+            return None
+        module = self._held(path)
+        return None if module is None else (module, self._trees.get(path))
 
     def text(self, path: str) -> str | None:
         """The text that a module was made of."""
@@ -94,18 +114,25 @@ class Project:
     def module(self, path: str) -> Module | None:
         """The linked module of a file, None where it cannot be read or parsed."""
         if path in self._modules:
-            return self._modules[path]
+            return self._held(path)
         path = os.path.abspath(path)
-        if path not in self._modules:
+        if path not in self._modules and path not in self._resting:
             self._modules[path] = None  # a circle of imports meets this
             self._modules[path] = self._load(path)
-        return self._modules[path]
+        return self._held(path)
+
+    def _held(self, path: str) -> Module | None:
+        modules = self._modules
+        module = modules.pop(path, None) or self._resting.pop(path, None)
+        modules[path] = module
+        return module
 
     def _load(self, path: str) -> Module | None:
         text = self.read(path)
         if text is None:
             return None
         self._texts[path] = text
+        self.read_since += len(text)
         try:
             body = from_ast.lower(from_ast.parse(text, path))
             module = link(path, body, self.module_name(path))
@@ -128,9 +155,6 @@ class Project:
         """As `forget`, for all modules whose nodes have come back."""
         while self._recalled:
             self.forget(self._recalled.pop())
-
-    def loaded(self) -> list[Module]:
-        return [module for module in self._modules.values() if module is not None]
 
     def module_name(self, path: str) -> str:
         """Dotted name of a file below the root (or its src/)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import known
@@ -79,6 +79,8 @@ _ORDERS = Pattern(
 )  # `with main_process_first():`, whatever is in it runs in turns
 _DEEPEST = 5
 
+Owner: TypeAlias = Function | Module
+
 
 class Restriction(NamedTuple):
     """Some ranks only: the condition's frame, whom it lets through, and the calls that lead inside, nearest first."""
@@ -92,7 +94,6 @@ class Ranks:
     def __init__(self, inference: Inference, program: Program) -> None:
         self.inference = inference
         self.program = program
-        self._starters: dict[str, frozenset[int]] = {}
 
     # ------------------------------------------------------------------------------- what is distributed at all
 
@@ -103,7 +104,7 @@ class Ranks:
 
     def _upwards(self, context: Context) -> Iterator[Context]:
         """The place, and the places that it is called from, each function once."""
-        seen: set[int] = set()
+        seen: set[Owner] = set()
         stack = [context]
         while stack:
             place = stack.pop()
@@ -114,16 +115,16 @@ class Ranks:
             if place.function is not None:
                 stack.extend(site.call.context for site in self.inference.callgraph.callers(place.function))
 
-    def _starting(self, module: Module) -> frozenset[int]:
+    def _starting(self, module: Module) -> frozenset[Owner]:
         """Owners (functions, or files for their module level) that start or wrap, themselves or by a call."""
-        found = self._starters.get(module.path)
-        if found is None:
-            self._starters[module.path] = frozenset()
-            found = self._starters[module.path] = frozenset(self._find_starters(module))
-        return found
+        memo = module.memo
+        if "starters" not in memo:
+            memo["starters"] = frozenset()
+            memo["starters"] = frozenset(self._find_starters(module))
+        return memo["starters"]  # type: ignore[no-any-return]
 
-    def _find_starters(self, module: Module) -> set[int]:
-        found: set[int] = set()
+    def _find_starters(self, module: Module) -> set[Owner]:
+        found: set[Owner] = set()
         stack: list[Context] = [c.context for m in self.program.modules(module, _START_WORDS) for c in self.starts(m)]
         while stack:
             place = stack.pop()
@@ -438,7 +439,7 @@ class Ranks:
         return self._on_every_rank(context, starters, (), set()) if starters else None
 
     def _on_every_rank(
-        self, context: Context, starters: frozenset[int], calls: tuple[Call, ...], seen: set[int]
+        self, context: Context, starters: frozenset[Owner], calls: tuple[Call, ...], seen: set[int]
     ) -> tuple[Call, ...] | None:
         if self.guarded(context):
             return None
@@ -553,9 +554,9 @@ class Ranks:
 _OWN = Pattern(r"getpid|uuid|tempfile|mkdtemp|mkstemp|BytesIO|buffer|shard|worker|gpu|hostname|proc", re.I)
 
 
-def _owner(context: Context) -> int:
-    """What stands for the function, or the file's module level, that a place lies in."""
-    return id(context.function) if context.function is not None else id(context.module)
+def _owner(context: Context) -> Owner:
+    """The function, or the file for its module level, that a place lies in."""
+    return context.function if context.function is not None else context.module
 
 
 def _own_name(expr: Expr) -> str:

@@ -13,20 +13,24 @@ _NEVER = 1 << 30
 
 
 class Solver:
-    """One memory for all questions of an analysis, so that circles across kinds of questions are seen."""
+    """One for all questions of an analysis, so that circles across kinds of questions are seen."""
 
     def __init__(self, deepest: int) -> None:
         self.deepest = deepest
-        self.known: dict[Hashable, Any] = {}
         self._provisional: dict[Hashable, tuple[Any, int]] = {}
         self._pending: list[Hashable] = []  # provisional keys, in the order in which they came
         self._active: dict[Hashable, int] = {}
         self._head = _NEVER  # depth of the lowest question that the answers of the current one rest on
+        self.settled = False  # whether the last answer holds for good
 
-    def solve(self, key: Hashable, compute: Callable[[], Any], default: Any) -> Any:
-        known = self.known
-        if key in known:
-            return known[key]
+    def solve(
+        self, key: Hashable, compute: Callable[[], Any], default: Any, memory: dict[Hashable, Any] | None = None
+    ) -> Any:
+        """`memory` is that of the file that the question is about, so that what is known of a file goes with it; who gives
+        none keeps the answer himself, if it is `settled`."""
+        if memory is not None and key in memory:
+            return memory[key]
+        self.settled = False
         held = self._provisional.get(key)
         if held is not None:
             if held[1] < self._head:
@@ -49,8 +53,10 @@ class Solver:
         finally:
             del self._active[key]
             head, self._head = self._head, outer
-        if head >= depth:
-            known[key] = result
+        self.settled = head >= depth
+        if self.settled:
+            if memory is not None:
+                memory[key] = result
             for pending in self._pending[mark:]:
                 self._provisional.pop(pending, None)
             del self._pending[mark:]

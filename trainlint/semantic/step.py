@@ -141,9 +141,6 @@ class Steps:
         self.loops = loops
         self.identity = Identity(inference)
         self._grad_files: dict[str, bool] = {}
-        self._steps: dict[int, Step] = {}
-        self._modules: dict[int, list[Step]] = {}
-        self._grads: dict[int, tuple[Module, dict[int, list[Assign]]]] = {}
 
     # ------------------------------------------------------------------------------------------------ what to ask
 
@@ -162,9 +159,9 @@ class Steps:
     def of_module(self, module: Module) -> list[Step]:
         """The training steps of a file: its innermost loops that run a backward and an optimizer step, and functions that
         do both in no loop of their own and are called by nobody that is known. Helpers count where they are called from."""
-        found = self._modules.get(id(module))
+        found: list[Step] | None = module.memo.get("steps")
         if found is None:
-            found = self._modules[id(module)] = list(self._units(module))
+            found = module.memo["steps"] = list(self._units(module))
         return found
 
     def around(self, module: Module) -> list[Step]:
@@ -269,9 +266,10 @@ class Steps:
     # -------------------------------------------------------------------------------------------------- events
 
     def _of_frame(self, frame: Context) -> Step:
-        found = self._steps.get(id(frame))
+        memo, key = frame.module.memo, ("step", id(frame))
+        found: Step | None = memo.get(key)
         if found is None:
-            found = self._steps[id(frame)] = Step(frame, tuple(self._events(frame)))
+            found = memo[key] = Step(frame, tuple(self._events(frame)))
         return found
 
     def _events(self, frame: Context) -> list[Event]:
@@ -293,8 +291,8 @@ class Steps:
         return [event for _, event in found]
 
     def _of_function(self, function: Function) -> tuple[Event, ...]:
-        solver = self.inference.solver
-        return solver.solve(("events", id(function)), lambda: tuple(self._events(function.inner)), ())  # type: ignore[no-any-return]
+        solver, memo = self.inference.solver, function.module.memo
+        return solver.solve(("events", id(function)), lambda: tuple(self._events(function.inner)), (), memo)  # type: ignore[no-any-return]
 
     def _entered(self, call: Call) -> list[Event]:
         """The events of the project's functions that a call enters."""
@@ -510,17 +508,16 @@ class Steps:
 
     def _grad_assignments(self, frame: Context) -> list[Assign]:
         module = frame.module
-        cached = self._grads.get(id(module))
-        if cached is None:
-            index: dict[int, list[Assign]] = {}
+        index: dict[int, list[Assign]] | None = module.memo.get("stored gradients")
+        if index is None:
+            index = module.memo["stored gradients"] = {}
             if self.inference.project.neighbours.speaks(module.path, _GRAD):
                 for statement in module.statements:
                     if isinstance(statement, Assign) and any(
                         isinstance(t, Attribute) and t.attr == "grad" for t in statement.targets
                     ):
                         index.setdefault(id(statement.context.function), []).append(statement)
-            cached = self._grads[id(module)] = (module, index)
-        return cached[1].get(id(frame.function), [])
+        return index.get(id(frame.function), [])
 
     def _by_hand(self, statement: Assign) -> Event:
         target = next(t for t in statement.targets if isinstance(t, Attribute) and t.attr == "grad")

@@ -32,16 +32,14 @@ _EMPTY = Summary(_NOTHING, _NOTHING)
 class Work:
     def __init__(self, inference: Inference) -> None:
         self.inference = inference
-        self._kinds: dict[int, str | None] = {}
-        self._functions: dict[int, Summary] = {}
         self._active: set[int] = set()
 
     def kind(self, call: Call) -> str | None:
         """What the call itself does, None for anything else."""
-        key = id(call)
-        if key not in self._kinds:
-            self._kinds[key] = self._kind(call)
-        return self._kinds[key]
+        memo, key = call.context.module.memo, ("kind", id(call))
+        if key not in memo:
+            memo[key] = self._kind(call)
+        return memo[key]  # type: ignore[no-any-return]
 
     def _kind(self, call: Call) -> str | None:
         attr = call.attr
@@ -126,9 +124,10 @@ class Work:
         return Summary(frozenset(once), frozenset(looped)) if once or looped else _EMPTY
 
     def of_function(self, function: Function) -> Summary:
-        key = id(function)
-        found = self._functions.get(key)
+        memo, question = function.module.memo, ("work", id(function))
+        found: Summary | None = memo.get(question)
         if found is None:
+            key = id(function)
             if key in self._active:
                 return _EMPTY
             self._active.add(key)
@@ -136,7 +135,7 @@ class Work:
                 found = self.within(function.calls, function.inner)
             finally:
                 self._active.discard(key)
-            self._functions[key] = found
+            memo[question] = found
         return found
 
     def within(self, calls: list[Call], frame: Context) -> Summary:
