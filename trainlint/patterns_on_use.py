@@ -42,3 +42,31 @@ class Pattern:
 
     def sub(self, replacement: str | Callable[[re.Match[str]], str], text: str) -> str:
         return self._ready().sub(replacement, text)
+
+
+class BytesPattern:
+    """As `Pattern`, for what is looked for in the bytes of files."""
+
+    __slots__ = ("_compiled", "flags", "pattern")
+
+    def __init__(self, pattern: bytes, flags: int = 0) -> None:
+        self.pattern = pattern
+        self.flags = flags
+        self._compiled: re.Pattern[bytes] | None = None
+
+    def _ready(self) -> re.Pattern[bytes]:
+        if self._compiled is None:
+            self._compiled = re.compile(self.pattern, self.flags)
+        return self._compiled
+
+    def search(self, data: bytes) -> re.Match[bytes] | None:
+        return self._ready().search(data)
+
+    def finditer(self, data: bytes) -> Iterator[re.Match[bytes]]:
+        return self._ready().finditer(data)
+
+    def findall(self, data: bytes) -> list[bytes]:
+        return self._ready().findall(data)
+
+
+Words = BytesPattern | re.Pattern[bytes]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import BytesPattern
 from trainlint.semantic import placement, walk
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name, is_self
@@ -113,7 +113,7 @@ def bias_position(script: Script, call: Call) -> int | None:
     return _BIAS.get((script.name_of(call.callee) or "").rpartition(".")[2])
 
 
-_PRETRAINED = re.compile(rb"load_state_dict_from_url|model_zoo|load_from_hub|hf_hub_download|from_pretrained")
+_PRETRAINED = BytesPattern(rb"load_state_dict_from_url|model_zoo|load_from_hub|hf_hub_download|from_pretrained")
 
 
 def needs_bias(script: Script, layer: Call) -> bool:
@@ -129,7 +129,7 @@ def needs_bias(script: Script, layer: Call) -> bool:
     return False
 
 
-_BIAS_READ = re.compile(rb"\.bias\b")
+_BIAS_READ = BytesPattern(rb"\.bias\b")
 
 
 def _asks_for_bias(access: Attribute) -> bool:

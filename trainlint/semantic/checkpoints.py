@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainlint.patterns_on_use import BytesPattern
 from trainlint.semantic import arguments
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 LOADS = ("torch.load", "torch.serialization.load")
 SAVES = ("torch.save", "torch.serialization.save")
-_SPEAKS = re.compile(rb"\bsave\b|\bload\b|safe_globals")
+_SPEAKS = BytesPattern(rb"\bsave\b|\bload\b|safe_globals")
 _DEEPEST = 6
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainlint.patterns_on_use import Pattern
+from trainlint.patterns_on_use import BytesPattern, Pattern
 from trainlint.semantic import walk
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import (
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 COMPILE = "torch.compile"
-_SPEAKS = re.compile(rb"\bcompile\b")
+_SPEAKS = BytesPattern(rb"\bcompile\b")
 _TEST = Pattern(r"[\\/](?:tests?[\\/]|test_[^\\/]*$|conftest)")
 _NOT_TRACED = frozenset({"disable", "skip", "disallow_in_graph", "allow_in_graph", "ignore"})
 

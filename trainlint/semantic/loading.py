@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainlint.patterns_on_use import BytesPattern
 from trainlint.semantic import known
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import is_self
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 # torch.utils.data.DataLoader's parameters in order (documentation of torch 2.13)
-_LOADER = re.compile(rb"Loader")
+_LOADER = BytesPattern(rb"Loader")
 _POSITIONS = (
     "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory", "drop_last",
     "timeout", "worker_init_fn", "multiprocessing_context", "generator",

@@ -11,10 +11,11 @@ from trainlint.semantic import walk
 from trainlint.semantic.facts import Attribute, Call, Constant, Evaluate, Expr, Module, Name
 
 if TYPE_CHECKING:
+    from trainlint.patterns_on_use import Words
     from trainlint.semantic.script import Script
 
 
-def mentions(script: Script, pattern: re.Pattern[bytes]) -> Iterator[Expr]:
+def mentions(script: Script, pattern: Words) -> Iterator[Expr]:
     """Every such word of the program in which the pattern is found, in the files in whose text it stands.
 
     A pattern for `torch.half` finds the attribute of torch, and no option of that name.

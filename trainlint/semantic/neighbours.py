@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from trainlint.patterns_on_use import Pattern
+from trainlint.patterns_on_use import BytesPattern, Pattern, Words
 from trainlint.semantic.locating import Locator
 
 _LARGEST_FAMILY = 200  # files that are looked at for callers of one file, nearest first
@@ -40,7 +40,7 @@ class Neighbours:
         self._connected: dict[str, frozenset[str]] | None = None
         self._attributes: frozenset[str] | None = None
         self._words: dict[str, frozenset[str]] | None = None
-        self._spoken: dict[re.Pattern[bytes], dict[str, bool]] = {}
+        self._spoken: dict[Words, dict[str, bool]] = {}
         self._around: dict[str, frozenset[str]] = {}
 
     # ---------------------------------------------------------------------------------------------------- bytes
@@ -185,14 +185,14 @@ class Neighbours:
 
     # ---------------------------------------------------------------------------------------------------- words
 
-    def speaks(self, path: str, pattern: re.Pattern[bytes]) -> bool:
+    def speaks(self, path: str, pattern: Words) -> bool:
         """Whether a pattern stands anywhere in a file's text."""
         return self.any_speaks((path,), pattern)
 
-    def any_speaks(self, paths: Iterable[str], pattern: re.Pattern[bytes]) -> bool:
+    def any_speaks(self, paths: Iterable[str], pattern: Words) -> bool:
         return next(self.speaking(paths, pattern), None) is not None
 
-    def speaking(self, paths: Iterable[str], pattern: re.Pattern[bytes]) -> Iterator[str]:
+    def speaking(self, paths: Iterable[str], pattern: Words) -> Iterator[str]:
         """Those of the files in whose text a pattern stands anywhere."""
         known = self._spoken.setdefault(pattern, {})
         for path in paths:
@@ -237,16 +237,16 @@ class Neighbours:
         return self._words
 
 
-_WORD = re.compile(rb"[A-Za-z_]\w*")
-_DEFINED = re.compile(rb"\b(?:def|class)[ \t]+([A-Za-z_]\w*)")
+_WORD = BytesPattern(rb"[A-Za-z_]\w*")
+_DEFINED = BytesPattern(rb"\b(?:def|class)[ \t]+([A-Za-z_]\w*)")
 # `self.head = ...`, `head: Head = ...` in the body of a class, `add_module("head", ...)`
-_STORED = re.compile(
+_STORED = BytesPattern(
     rb"""(?:\.|^[ \t]{1,8}|(?:add_module|register_module|setattr)\([^,"']*,?[ \t]*["'])([A-Za-z_]\w*)"""
     rb"""(?=["']|[ \t]*(?:=(?!=)|:[^=\n]*(?:=|\n)|,[^=\n]*=))""",
     re.MULTILINE,
 )
 _ASKED = frozenset({b"train", b"eval", b"backward"})
-_IMPORT = re.compile(
+_IMPORT = BytesPattern(
     rb"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
 )
 _NAME = Pattern(r"(?:^|,)\s*([\w.*]+)")

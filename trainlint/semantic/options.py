@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainlint.patterns_on_use import BytesPattern
 from trainlint.semantic.bindings import lookup, solid
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Attribute, Call, Constant, Context, Expr, Module, Name, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.inference import Inference
 
 
-_DECLARES = re.compile(rb"add_argument|set_defaults")
+_DECLARES = BytesPattern(rb"add_argument|set_defaults")
 
 
 def option(inference: Inference, owner: Object, name: str) -> Value:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from trainlint.semantic.facts import Context, Function, Module
 from trainlint.semantic.neighbours import MOST_IN_PROGRAM
 
 if TYPE_CHECKING:
+    from trainlint.patterns_on_use import Words
     from trainlint.semantic.inference import Inference
 
 
@@ -22,13 +22,13 @@ class Program:
         """Paths of the module, of what imports it (through others too), and of everything that those import."""
         return self.inference.project.neighbours.program(module.path)
 
-    def says(self, module: Module, pattern: re.Pattern[bytes]) -> bool:
+    def says(self, module: Module, pattern: Words) -> bool:
         """Whether a pattern stands, or in a program of too many files may stand, anywhere in its text."""
         neighbours = self.inference.project.neighbours
         files = neighbours.program(module.path)
         return len(files) > MOST_IN_PROGRAM or neighbours.any_speaks(files, pattern)
 
-    def modules(self, module: Module, pattern: re.Pattern[bytes]) -> list[Module]:
+    def modules(self, module: Module, pattern: Words) -> list[Module]:
         """The files of the program in whose text a pattern stands."""
         project = self.inference.project
         found = []

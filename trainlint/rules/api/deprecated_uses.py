@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainlint.findings import Level
+from trainlint.patterns_on_use import BytesPattern
 from trainlint.semantic import arguments, torch_names, walk
 from trainlint.semantic.facts import Attribute, Call, Constant, Expr, Record, Starred, Subscript
 from trainlint.semantic.scalars import is_scalar
@@ -20,7 +20,7 @@ from trainlint.torch_api.versions import Target, shown
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_OWN_FUNCTION = re.compile(rb"class \w+\((?:torch\.)?(?:autograd\.)?(?:function\.)?Function\b")
+_OWN_FUNCTION = BytesPattern(rb"class \w+\((?:torch\.)?(?:autograd\.)?(?:function\.)?Function\b")
 
 
 class Use(NamedTuple):

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
+from trainlint.patterns_on_use import BytesPattern
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic.facts import Binding, Context, Module
 from trainlint.semantic.values import External, each
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 
-_FLAG = re.compile(rb"deterministic")
+_FLAG = BytesPattern(rb"deterministic")
 
 
 class ConflictingCudnnFlags(Rule):

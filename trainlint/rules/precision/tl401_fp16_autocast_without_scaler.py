@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
+from trainlint.patterns_on_use import BytesPattern
 from trainlint.rules import describe
 from trainlint.rules.precision import adding_a_scaler
 from trainlint.rules.rule import Hit, Note, Rule
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 # whoever scales the loss in some way of its own: a scaler class of the project, apex, DeepSpeed, Accelerate ...
-_SCALES = re.compile(rb"GradScaler|[Ss]caler\b|scale_loss|deepspeed|accelerat|fabric|loss_scale")
+_SCALES = BytesPattern(rb"GradScaler|[Ss]caler\b|scale_loss|deepspeed|accelerat|fabric|loss_scale")
 
 
 class Fp16AutocastWithoutScaler(Rule):

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
+from trainlint.patterns_on_use import BytesPattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import known
@@ -15,7 +15,7 @@ from trainlint.semantic.values import Const, each
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_AUTOCAST = re.compile(rb"autocast")
+_AUTOCAST = BytesPattern(rb"autocast")
 
 
 class ScalerWithBfloat16(Rule):

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
+from trainlint.patterns_on_use import BytesPattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic.autograd import OFF
@@ -16,10 +16,10 @@ from trainlint.semantic.step import BACKWARD, FORWARD
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_LOW_PRECISION = re.compile(rb"autocast|float16\b|torch\.half\b|HalfTensor|mixed_precision|fp16")
+_LOW_PRECISION = BytesPattern(rb"autocast|float16\b|torch\.half\b|HalfTensor|mixed_precision|fp16")
 # parameters in half precision, or somebody who brings either
-_OTHERWISE = re.compile(rb"\.half\(|deepspeed|\bapex\b|lightning|[Ff]abric|Accelerator")
-_SCALES = re.compile(rb"\.scale\(")
+_OTHERWISE = BytesPattern(rb"\.half\(|deepspeed|\bapex\b|lightning|[Ff]abric|Accelerator")
+_SCALES = BytesPattern(rb"\.scale\(")
 
 
 class ScalerWithoutAutocast(Rule):
