@@ -7,10 +7,11 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trainlint.findings import Finding, Fix, Place, Related
 from trainlint.precedence import FIRST
+from trainlint.records import NamedTuple
 from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import from_ast
 from trainlint.semantic.contexts import link

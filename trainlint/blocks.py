@@ -8,10 +8,10 @@ import tokenize
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import libcst as cst
 
+from trainlint.records import NamedTuple
 from trainlint.rewriting import Change, NoFix, Site
 from trainlint.semantic.facts import Evaluate, Statement
 from trainlint.semantic.libcst_spans import node_spans

@@ -10,12 +10,13 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainlint import __version__
 from trainlint.cache_entries import restored, stored
 from trainlint.discovery import Target
 from trainlint.hashing import blake2b
+from trainlint.records import NamedTuple
 from trainlint.result import FileResult
 from trainlint.settings import Settings
 

@@ -16,8 +16,9 @@ from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
+from trainlint.records import NamedTuple
 from trainlint.settings import Settings, SettingsError
 from trainlint.worker import READY, Task
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trainlint.patterns import matches
+from trainlint.records import NamedTuple
 from trainlint.settings import Configuration, Settings
 from trainlint.source import NotChecked, unreadable
 

@@ -6,9 +6,9 @@ import ast
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from trainlint.findings import Edit, Finding, Fix
+from trainlint.records import NamedTuple
 from trainlint.source import Source
 
 

@@ -3,7 +3,8 @@
 # No `from __future__ import annotations` here: NamedTuple would compile each annotation of each field at every start.
 
 from enum import Enum, IntEnum
-from typing import NamedTuple
+
+from trainlint.records import NamedTuple
 
 
 class Level(IntEnum):

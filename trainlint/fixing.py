@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from trainlint.analysis import Analysis
 from trainlint.discovery import Target
 from trainlint.edits import Applied, Patch, apply, changed, chosen, is_clean, patch_of
 from trainlint.engine import check_targets
+from trainlint.records import NamedTuple
 from trainlint.result import FileResult
 from trainlint.settings import Settings
 from trainlint.source import NotChecked, Source, decode, read_bytes

@@ -6,10 +6,10 @@ import ast
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import libcst as cst
 
+from trainlint.records import NamedTuple
 from trainlint.rewriting import Change, NoFix
 from trainlint.semantic import from_ast, from_libcst
 from trainlint.semantic.libcst_spans import node_spans

@@ -6,8 +6,8 @@ import json
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
+from trainlint.records import NamedTuple
 from trainlint.source import Source
 
 

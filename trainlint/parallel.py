@@ -6,10 +6,11 @@ import os
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trainlint.discovery import Target
 from trainlint.engine import check_targets, is_training_code
+from trainlint.records import NamedTuple
 from trainlint.result import FileResult
 from trainlint.settings import SettingsError
 from trainlint.source import NotChecked, read_bytes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
+from trainlint.records import NamedTuple
 from trainlint.result import FileResult
 from trainlint.rules.registry import index, load
 from trainlint.rules.rule import Hit, Rule

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from trainlint.findings import Finding
+from trainlint.records import NamedTuple
 from trainlint.settings import Settings
 from trainlint.source import Source
 

@@ -10,11 +10,12 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import libcst as cst
 
 from trainlint.findings import Edit, Place
+from trainlint.records import NamedTuple
 from trainlint.semantic.facts import Record
 from trainlint.semantic.libcst_spans import node_spans
 from trainlint.source import Source

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from trainlint.findings import Finding, Level
+from trainlint.records import NamedTuple
 from trainlint.rules.registry import NOT_CHECKED, Entry
 from trainlint.settings import Settings, SettingsError
 

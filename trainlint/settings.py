@@ -3,9 +3,10 @@
 # No `from __future__ import annotations` here: NamedTuple would compile each annotation of each field at every start.
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
+from trainlint.records import NamedTuple
 
 if TYPE_CHECKING:
     from trainlint.torch_api.versions import Target

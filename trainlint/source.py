@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
+
+from trainlint.records import NamedTuple
 
 _NO_MASKS: Mapping[int, str] = {}
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Sequence
-from typing import NamedTuple
 
 from trainlint.findings import Claim, Edit, Finding, Fix, Level, Place
+from trainlint.records import NamedTuple
 from trainlint.rules.registry import UNUSED_SUPPRESSION
 from trainlint.source import Source
 

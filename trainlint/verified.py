@@ -7,9 +7,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainlint.findings import Finding
+from trainlint.records import NamedTuple
 
 SCHEMA = "trainlint-verify/1"
 _METRICS = {

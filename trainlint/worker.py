@@ -12,10 +12,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from trainlint.discovery import Target
 from trainlint.engine import check_targets
+from trainlint.records import NamedTuple
 from trainlint.settings import Settings, SettingsError
 from trainlint.source import NotChecked
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from trainlint.records import NamedTuple
 from trainlint.report.style import Style
 from trainlint.report.summary import summary
 from trainlint.result import FileResult

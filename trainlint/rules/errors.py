@@ -10,7 +10,8 @@ import json
 import re
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+
+from trainlint.records import NamedTuple
 
 
 class KnownError(NamedTuple):

@@ -11,9 +11,9 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import NamedTuple
 
 from trainlint.findings import Claim, Level
+from trainlint.records import NamedTuple
 from trainlint.rules.rule import Rule
 
 INDEX = os.path.join(os.path.dirname(__file__), "index.json")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from trainlint.records import NamedTuple
 from trainlint.rules.rule import Rewrite
 from trainlint.semantic.facts import Binding, Call, Constant, Expr, Record
 from trainlint.torch_api.changes import exists

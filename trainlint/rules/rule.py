@@ -6,9 +6,10 @@ A rule reads facts and answers of the semantic model, and yields hits. It never 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 from trainlint.findings import Claim, Level
+from trainlint.records import NamedTuple
 
 if TYPE_CHECKING:
     from trainlint.rewriting import Change, Site

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from trainlint.records import NamedTuple
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Attribute, Call, Class, Expr, Function, Module, Name, Parameter, Sequence, Starred
 from trainlint.semantic.values import External, Method, Object, Routine, Type, Value, each

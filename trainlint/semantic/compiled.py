@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trainlint.patterns_on_use import BytesPattern, Pattern
+from trainlint.records import NamedTuple
 from trainlint.semantic import walk
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import (

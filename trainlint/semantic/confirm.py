@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from trainlint.findings import Place
+from trainlint.records import NamedTuple
 from trainlint.semantic.facts import Module, Record, Statement
 from trainlint.semantic.same import same, syntax
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from trainlint.records import NamedTuple
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Call, Constant, Context, Evaluate, For, Jump, Record, With
 from trainlint.semantic.values import Const, Items, each

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trainlint.patterns_on_use import Pattern
+from trainlint.records import NamedTuple
 from trainlint.semantic import loading
 from trainlint.semantic.contexts import dotted_name, is_self
 from trainlint.semantic.facts import (

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from trainlint.records import NamedTuple
 from trainlint.semantic import frameworks
 from trainlint.semantic.facts import Call, Class, Context, Function, Record, WithItem
 from trainlint.semantic.guards import OFF, QUIET, RARE, Guards

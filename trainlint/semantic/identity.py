@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from trainlint.records import NamedTuple
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.facts import (
     Attribute,

@@ -3,8 +3,9 @@ take part in it. Follows names to the bindings they can see, parameters to argum
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from trainlint.records import NamedTuple
 from trainlint.semantic import autograd
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import is_self

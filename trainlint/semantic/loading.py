@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trainlint.patterns_on_use import BytesPattern
+from trainlint.records import NamedTuple
 from trainlint.semantic import known
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import is_self

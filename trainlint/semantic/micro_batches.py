@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from trainlint.records import NamedTuple
 from trainlint.semantic.facts import Assign
 from trainlint.semantic.guards import RARE
 from trainlint.semantic.step import BACKWARD, CLIP, FORWARD, OPAQUE, STEP, ZERO_GRAD, Event, Step, excludes

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trainlint.patterns_on_use import BytesPattern
+from trainlint.records import NamedTuple
 from trainlint.semantic.bindings import lookup, solid
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Attribute, Call, Constant, Context, Expr, Module, Name, Sequence

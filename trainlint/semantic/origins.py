@@ -3,8 +3,9 @@ functions."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from trainlint.records import NamedTuple
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import is_self
 from trainlint.semantic.facts import (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from trainlint.patterns_on_use import BytesPattern, Pattern
+from trainlint.records import NamedTuple
 from trainlint.semantic import known
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name, is_self

@@ -8,9 +8,10 @@ Such a sum may as well be made of the tensors and be read once below the loop.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trainlint.patterns_on_use import BytesPattern
+from trainlint.records import NamedTuple
 from trainlint.semantic import autograd, walk
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.facts import (

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trainlint.patterns_on_use import BytesPattern, Pattern
+from trainlint.records import NamedTuple
 from trainlint.semantic import conventions
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name

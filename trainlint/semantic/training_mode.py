@@ -5,8 +5,9 @@ Lenient by design: any eval() that may concern the model and may have run counts
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from trainlint.records import NamedTuple
 from trainlint.semantic import frameworks
 from trainlint.semantic.facts import Call, Context, Expr, Function, Name, With
 from trainlint.semantic.identity import Path, Subject

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+from trainlint.records import NamedTuple
 
 if TYPE_CHECKING:
     from trainlint.semantic.facts import Call, Class, Function

@@ -7,8 +7,9 @@ happens in loops inside.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from trainlint.records import NamedTuple
 from trainlint.semantic import conventions
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Call, Context, Function

@@ -27,9 +27,10 @@ A row says, for one or several full names:
 # No `from __future__ import annotations` here: NamedTuple would compile each annotation of each field at every start.
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainlint.findings import Level
+from trainlint.records import NamedTuple
 from trainlint.torch_api.files import text_of
 from trainlint.torch_api.table import canonical, keyword, lookup
 from trainlint.torch_api.versions import Target, Version, version

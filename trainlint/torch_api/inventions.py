@@ -6,8 +6,8 @@ The table of names would report them as well; this list knows what to write inst
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
 
+from trainlint.records import NamedTuple
 from trainlint.torch_api.files import text_of
 
 

@@ -7,8 +7,8 @@ described in `trainlint.torch_api.extraction.encode`, which writes them.
 # No `from __future__ import annotations` here: NamedTuple would compile each annotation of each field at every start.
 
 from functools import cache
-from typing import NamedTuple
 
+from trainlint.records import NamedTuple
 from trainlint.torch_api.files import text_of
 from trainlint.torch_api.versions import OLDEST_TARGET, Version, version
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+
+from trainlint.records import NamedTuple
 
 Version = tuple[int, int]  # major, minor: names come and go with minor releases
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
 from trainlint.patterns_on_use import BytesPattern
+from trainlint.records import NamedTuple
 from trainlint.semantic import arguments, torch_names, walk
 from trainlint.semantic.facts import Attribute, Call, Constant, Expr, Record, Starred, Subscript
 from trainlint.semantic.scalars import is_scalar

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from trainlint.records import NamedTuple
 from trainlint.rules import describe, rewrites
 from trainlint.rules.precision import scaler_rewrites
 from trainlint.rules.rewrites import Part
