@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainlint.patterns_on_use import Pattern
+from trainlint.patterns_on_use import BytesPattern, Pattern
 from trainlint.records import NamedTuple
 from trainlint.semantic import loading
 from trainlint.semantic.contexts import dotted_name, is_self
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 _MOST_MODULES = 60
 _DEEPEST = 6
+_NAMES_LOADER = BytesPattern(rb"DataLoader|NeighborLoader|WebLoader")  # ends of all names of loaders that can be read
 _HELD_OUT = Pattern(
     r"(?:^|[^a-z])(?:val|valid|validation|validate|test|testing|eval|evaluation|dev|holdout|unseen)(?:[^a-z]|$|set|loader|data|iter|dl)",
     re.I,
@@ -144,6 +145,8 @@ class Feeding:
 
     def loaders(self, module: Module) -> list[tuple[Call, Object]]:
         """The readable loaders of the program that a file belongs to, whichever file builds them."""
+        if not self.script.project.neighbours.connected_speak(module.path, _NAMES_LOADER):
+            return []
         return [found for m in self.modules(module) for found in self._built_in(m)]
 
     def _built_in(self, module: Module) -> list[tuple[Call, Object]]:

@@ -41,6 +41,7 @@ class Neighbours:
         self._attributes: frozenset[str] | None = None
         self._words: dict[str, frozenset[str]] | None = None
         self._spoken: dict[Words, dict[str, bool]] = {}
+        self._heard: dict[tuple[frozenset[str], Words], bool] = {}
         self._around: dict[str, frozenset[str]] = {}
 
     # ---------------------------------------------------------------------------------------------------- bytes
@@ -201,6 +202,16 @@ class Neighbours:
                 found = known[path] = pattern.search(self.bytes_of(path) or self._read(path)) is not None
             if found:
                 yield path
+
+    def connected_speak(self, path: str, pattern: Words) -> bool:
+        """Whether a pattern stands in the text of the file, or of any that it hangs together with."""
+        if self.speaks(path, pattern):
+            return True
+        key = (self.connected(path), pattern)
+        known = self._heard.get(key)
+        if known is None:
+            known = self._heard[key] = self.any_speaks(key[0], pattern)
+        return known
 
     def attributes(self) -> frozenset[str]:
         """The names under which anything in the project is stored on an object or class (and some more)."""

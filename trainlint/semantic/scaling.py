@@ -28,10 +28,10 @@ _LOOKS = frozenset(
 
 
 def steps(script: Script) -> Iterator[Step]:
-    """The training steps of the program that use a scaler, in whichever file they stand."""
-    semantics = script.semantics
+    """The training steps that use a scaler and may run code of this file, in whichever file of the program they stand."""
+    semantics, own = script.semantics, script.module
     seen: set[int] = set()
-    for module in semantics.program.modules(script.module, SCALER_WORD):
+    for module in semantics.program.modules(own, SCALER_WORD) if own.functions else [own]:
         for step in semantics.steps.of_module(module):
             if id(step.frame) not in seen:
                 seen.add(id(step.frame))
