@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from trainlint.rewriting import Change
     from trainlint.semantic.confirm import Confirmed
+    from trainlint.semantic.neighbours import Neighbours
     from trainlint.settings import Settings
 
 
@@ -49,10 +50,17 @@ class Raw(NamedTuple):
 class Analysis:
     """The checks of one run. Keeps what was read of each project for the files that come after."""
 
-    def __init__(self, settings: Settings, texts: Mapping[str, str] | None = None) -> None:
-        """`texts` are files (by absolute path) whose text differs from what lies on the disk: fixed, not yet written."""
+    def __init__(
+        self,
+        settings: Settings,
+        texts: Mapping[str, str] | None = None,
+        neighbours: Mapping[str, Neighbours] | None = None,
+    ) -> None:
+        """`texts` are files (by absolute path) whose text differs from what lies on the disk: fixed, not yet written;
+        `neighbours` what was read of projects (by folder) already."""
         self.settings = settings
         self._texts = texts or {}
+        self._neighbours = {} if texts else dict(neighbours or {})
         self._projects: dict[str, Semantics] = {}
 
     def check(self, source: Source, rules: Sequence[Rule]) -> list[Finding]:
@@ -123,7 +131,8 @@ class Analysis:
                 semantics = self._projects[root] = Semantics(semantics.project.emptied(), self.settings)
                 gc.collect()  # facts refer to each other in circles
         if semantics is None:
-            semantics = self._projects[root] = Semantics(Project(root, self._read_text, self._texts), self.settings)
+            project = Project(root, self._read_text, self._texts, self._neighbours.pop(root, None))
+            semantics = self._projects[root] = Semantics(project, self.settings)
         project = semantics.project
         known = project.given(path, source.text)
         if known is not None:

@@ -28,7 +28,9 @@ _RACY = 2_000_000_000  # ns; a file that was changed so shortly before it was re
 _MARKERS = ("pyproject.toml", "trainlint.toml", "setup.py", ".git")
 _REQUIREMENTS = ("pyproject.toml", "setup.cfg", "environment.yml", "environment.yaml")
 
-Check = Callable[[list[Target]], Iterable[FileResult]]
+# What is asked for the files that are not known. The second argument: what was read of projects (by their folder) on the
+# way, a `semantic.neighbours.Neighbours` each.
+Check = Callable[[list[Target], dict[str, Any]], Iterable[FileResult]]
 Note = Callable[[str], None]
 
 
@@ -49,7 +51,7 @@ def check_with_cache(targets: list[Target], check: Check, note: Note | None = No
         if known is not None:
             answers[number] = known
     left = [target for number, target in enumerate(targets) if number not in answers]
-    fresh = iter(check(left))
+    fresh = iter(check(left, _read_on_the_way(stores.values())))
     try:
         for number, target in enumerate(targets):
             if number in answers:
@@ -64,6 +66,11 @@ def check_with_cache(targets: list[Target], check: Check, note: Note | None = No
         for store in stores.values():
             if store is not None:
                 store.save()
+
+
+def _read_on_the_way(stores: Iterable["Store | None"]) -> dict[str, Any]:
+    found = {store.root: store.take_neighbours() for store in stores if store is not None}
+    return {root: neighbours for root, neighbours in found.items() if neighbours is not None}
 
 
 def _store_for(target: Target, stores: dict[int, "Store | None"], note: Note | None) -> "Store | None":
@@ -84,6 +91,7 @@ class Store:
         self.note = note or (lambda text: None)
         self.path = os.path.join(self.root, FOLDER, _digest(_identity(settings)) + ".json")
         self._changed = False
+        self._neighbours: Any = None
         held = self._load()
         self._results: dict[str, Any] = held.get("results", {})
         self._states = self._current({path: FileState(*state) for path, state in held.get("files", {}).items()})
@@ -103,6 +111,11 @@ class Store:
             return restored(target, self.root, entry[1])
         except (OSError, ValueError, TypeError, KeyError, IndexError):
             return None  # damaged, or the file has gone meanwhile
+
+    def take_neighbours(self) -> Any:
+        """What was read of the project's files to see how they hang together, None where nothing was; to be asked once."""
+        neighbours, self._neighbours = self._neighbours, None
+        return neighbours
 
     def learn(self, result: FileResult) -> None:
         name = self._name(result.path)
@@ -138,11 +151,14 @@ class Store:
         ):
             return held
         self._changed = True
+        from trainlint.semantic.neighbours import Neighbours
+
+        neighbours = self._neighbours = Neighbours(locator)
         contents = {name: self._content(name, held.get(name), *state) for name, state in seen.items()}
         if contents.keys() == held.keys() and all(held[name].content == content for name, content in contents.items()):
             groups = {name: state.group for name, state in held.items()}
         else:
-            groups = self._groups(locator, contents)
+            groups = self._groups(neighbours, contents)
         return {
             name: FileState(0 if modified > now - _RACY else modified, size, contents[name], groups[name])
             for name, (modified, size) in seen.items()
@@ -152,16 +168,18 @@ class Store:
         if held is not None and held.modified == modified and held.size == size:
             return held.content
         try:
-            with open(os.path.join(self.root, name), "rb") as file:
-                return _digest(file.read())
+            path = os.path.join(self.root, name)
+            with open(path, "rb") as file:
+                data = file.read()
         except OSError:
             return ""
+        self._neighbours.offer(path, data)
+        return _digest(data)
 
-    def _groups(self, locator: Any, contents: dict[str, str]) -> dict[str, str]:
+    def _groups(self, neighbours: Any, contents: dict[str, str]) -> dict[str, str]:
         """For each file the digest of all that hangs together with it."""
-        from trainlint.semantic.neighbours import Neighbours, connected_files
+        from trainlint.semantic.neighbours import connected_files
 
-        neighbours = Neighbours(locator)
         first_in: dict[str, str] = {}
 
         def linked(path: str) -> Iterator[str]:
@@ -170,7 +188,7 @@ class Store:
 
         digests: dict[int, str] = {}
         found: dict[str, str] = {}
-        for path, group in connected_files(locator.files(), linked).items():
+        for path, group in connected_files(neighbours.locator.files(), linked).items():
             if id(group) not in digests:
                 names = sorted(map(self._name, group))
                 digests[id(group)] = _digest(repr([(name, contents.get(name, "")) for name in names]).encode())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from trainlint.discovery import Target, discover
@@ -18,6 +18,7 @@ from trainlint.suppression import Suppression, read_suppressions, skips_file, su
 
 if TYPE_CHECKING:
     from trainlint.rules.rule import Rule
+    from trainlint.semantic.neighbours import Neighbours
 
 # A file without any of these has nothing to do with training and costs one read.
 FRAMEWORKS = (
@@ -47,21 +48,30 @@ def check(
 
 
 def check_targets(
-    targets: Iterable[Target], *, analysis: Callable[[Settings], Analyse] | None = None
+    targets: Iterable[Target],
+    *,
+    analysis: Callable[[Settings], Analyse] | None = None,
+    neighbours: Mapping[str, Neighbours] | None = None,
 ) -> Iterator[FileResult]:
-    """As `check`, for what `discover` gave, or for text from standard input. Raises SettingsError."""
+    """As `check`, for what `discover` gave, or for text from standard input; `neighbours` are what was read of projects (by
+    folder) already. Raises SettingsError."""
     runs: dict[int, _Run] = {}
     for target in targets:
         run = runs.get(id(target.settings))
         if run is None:
-            run = runs[id(target.settings)] = _Run(target.settings, analysis)
+            run = runs[id(target.settings)] = _Run(target.settings, analysis, neighbours)
         yield run.check(target)
 
 
 class _Run:
     """All files that have the same settings: one selection, one analysis."""
 
-    def __init__(self, settings: Settings, analysis: Callable[[Settings], Analyse] | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        analysis: Callable[[Settings], Analyse] | None,
+        neighbours: Mapping[str, Neighbours] | None,
+    ) -> None:
         self.settings = settings
         self.entries = index()
         self.selection = select(settings, self.entries)
@@ -71,16 +81,18 @@ class _Run:
             if code in self.selection.codes and code not in (NOT_CHECKED, UNUSED_SUPPRESSION)
         ]
         self._make = analysis
+        self._neighbours = neighbours
         self._analysis: Analyse | None = None
 
     @property
     def analysis(self) -> Analyse:
         if self._analysis is None:
-            if self._make is None:
+            if self._make is not None:
+                self._analysis = self._make(self.settings)
+            else:
                 from trainlint.analysis import Analysis
 
-                self._make = Analysis
-            self._analysis = self._make(self.settings)
+                self._analysis = Analysis(self.settings, neighbours=self._neighbours)
         return self._analysis
 
     def check(self, target: Target) -> FileResult:

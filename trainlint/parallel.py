@@ -17,6 +17,7 @@ from trainlint.source import NotChecked, read_bytes
 
 if TYPE_CHECKING:
     from trainlint.crew import Job, Outcome
+    from trainlint.semantic.neighbours import Neighbours
 
 AUTO = 0  # as many processes as pay
 
@@ -37,22 +38,27 @@ class _Work(NamedTuple):
     size: int  # bytes
 
 
-def check_parallel(targets: Sequence[Target], jobs: int = AUTO) -> Iterator[FileResult]:
+def check_parallel(
+    targets: Sequence[Target], jobs: int = AUTO, neighbours: dict[str, Neighbours] | None = None
+) -> Iterator[FileResult]:
     """As `engine.check_targets`, on `jobs` processes, or as many as pay. Raises SettingsError.
 
     A process that goes down is a fault of the file it was at. Nothing is left running when this ends or is closed.
     """
     most = jobs or processors()
     if most == 1 or len(targets) < 2 or not _can_start() or (jobs == AUTO and not _reaches(targets, 2 * _SHARE)):
-        yield from check_targets(targets)
+        yield from check_targets(targets, neighbours=neighbours)
         return
     works = list(_works(targets))
     if jobs == AUTO:
         most = min(most, _MOST, sum(work.size for work in works) // _SHARE)
     most = min(most, len(works))
     if most < 2:
-        yield from _merged(targets, {work.number for work in works}, check_targets(targets[w.number] for w in works))
+        found = check_targets((targets[work.number] for work in works), neighbours=neighbours)
+        yield from _merged(targets, {work.number for work in works}, found)
     else:
+        if neighbours is not None:
+            neighbours.clear()  # each process reads for itself, and this one needs the room no longer
         yield from _merged(targets, {work.number for work in works}, _by_crew(targets, works, most))
 
 

@@ -184,17 +184,17 @@ def _run(targets: list[Target], options: dict[str, Any]) -> list[FileResult]:
 def checked(targets: list[Target], options: dict[str, Any]) -> Generator[FileResult, None, None]:
     """The results of all files, from the cache where it knows them."""
 
-    def check(left: list[Target]) -> Iterable[FileResult]:
+    def check(left: list[Target], neighbours: dict[str, Any]) -> Iterable[FileResult]:
         if options["jobs"] == 1 or len(left) < 2:
             from trainlint.engine import check_targets
 
-            return check_targets(left)
+            return check_targets(left, neighbours=neighbours)
         from trainlint.parallel import check_parallel
 
-        return check_parallel(left, options["jobs"])
+        return check_parallel(left, options["jobs"], neighbours)
 
     if options["no_cache"] or all(target.data is not None for target in targets):
-        yield from check(targets)
+        yield from check(targets, {})
     else:
         from trainlint.cache import check_with_cache
 

@@ -51,6 +51,11 @@ class Neighbours:
         if path not in self._bytes and path.endswith(".py"):
             self._bytes[path] = _relevant(path, text.encode("utf-8", "surrogatepass"))
 
+    def offer(self, path: str, data: bytes) -> None:
+        """What was just read of a file of the project, for whatever purpose."""
+        if path not in self._bytes and path.endswith(".py") and path not in self._given:
+            self._bytes[path] = _relevant(path, data) if len(data) <= _LARGEST else b""
+
     def bytes_of(self, path: str) -> bytes:
         """A file's bytes; nothing, where it has nothing to do with training."""
         data = self._bytes.get(path)

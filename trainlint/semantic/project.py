@@ -49,12 +49,19 @@ def find_root(path: str) -> str:
 class Project:
     """All files below one root. `read` gives a file's text (notebooks joined), or None where it cannot be read."""
 
-    def __init__(self, root: str, read: ReadText, texts: Mapping[str, str] | None = None) -> None:
-        """`texts` are files (by absolute path) whose text differs from what lies on the disk."""
+    def __init__(
+        self,
+        root: str,
+        read: ReadText,
+        texts: Mapping[str, str] | None = None,
+        neighbours: Neighbours | None = None,
+    ) -> None:
+        """`texts` are files (by absolute path) whose text differs from what lies on the disk; `neighbours` what was read of
+        the files already."""
         self.root = root
         self.read = read
-        self.locator = Locator(root)
-        self.neighbours = Neighbours(self.locator, texts)
+        self.neighbours = neighbours if neighbours is not None else Neighbours(Locator(root), texts)
+        self.locator = self.neighbours.locator
         self._modules: dict[str, Module | None] = {}  # the one that was asked for last comes last
         self._resting: WeakValueDictionary[str, Module] = WeakValueDictionary()  # kept by what is known of others only
         self._texts: dict[str, str] = {}
@@ -64,9 +71,7 @@ class Project:
 
     def emptied(self) -> Project:
         """The same project without its modules: what is known of files and imports is kept, the memory is given back."""
-        other = Project(self.root, self.read)
-        other.locator, other.neighbours = self.locator, self.neighbours
-        return other
+        return Project(self.root, self.read, neighbours=self.neighbours)
 
     def release(self, most: int) -> int:
         """Lets go of the modules that were not asked for lately, down to `most` characters, and of all that is known of
