@@ -114,6 +114,9 @@ class Analysis:
 
     def _newer_syntax(self, text: str) -> tuple[tuple[Statement, ...], cst.Module] | None:
         """libcst reads syntax that the running Python does not know yet."""
+        from trainlint.semantic import quick_libcst
+
+        quick_libcst.load()
         from trainlint.semantic import from_libcst
 
         try:
@@ -216,6 +219,9 @@ class _Places:
         self._wanted[id(record)] = (module, record)
 
     def resolve(self) -> None:
+        from trainlint.semantic import quick_libcst
+
+        quick_libcst.load()
         from trainlint.semantic.confirm import confirm, places_of_libcst_module
 
         own = [r for m, r in self._wanted.values() if m is self.script.module]

@@ -88,6 +88,7 @@ class Store:
     def __init__(self, settings: Settings, note: Note | None = None) -> None:
         self.settings = settings
         self.root = settings.project
+        self._prefix = self.root.rstrip(os.sep) + os.sep
         self.note = note or (lambda text: None)
         self.path = os.path.join(self.root, FOLDER, _digest(_identity(settings)) + ".json")
         self._changed = False
@@ -128,7 +129,7 @@ class Store:
             self._changed = True
 
     def _name(self, path: str) -> str:
-        return os.path.relpath(path, self.root) if path.startswith(self.root + os.sep) else path
+        return path[len(self._prefix) :] if path.startswith(self._prefix) else path
 
     # ------------------------------------------------------------------------------------------------- states
 

@@ -62,6 +62,7 @@ def excluded(path: str, settings: Settings) -> bool:
 
 def _walk(top: str, configuration: Configuration, found: dict[str, Target]) -> None:
     stack: list[tuple[str, GitIgnore | None]] = [(top, _gitignore_above(top))]
+    split: dict[tuple[str, ...], tuple[frozenset[str], tuple[str, ...]]] = {}
     while stack:
         folder, ignore = stack.pop()
         settings = configuration.for_folder(folder)
@@ -75,7 +76,9 @@ def _walk(top: str, configuration: Configuration, found: dict[str, Target]) -> N
             from trainlint.gitignore import GitIgnore
 
             ignore = GitIgnore.read(folder, ignore)
-        plain, globs = _split(settings.exclude)
+        if settings.exclude not in split:
+            split[settings.exclude] = _split(settings.exclude)
+        plain, globs = split[settings.exclude]
         for entry in entries:
             name = entry.name
             if name in plain:

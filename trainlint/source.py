@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import accumulate
 from typing import Any
 
 from trainlint.records import NamedTuple
@@ -237,14 +238,10 @@ def _first_newline(text: str) -> str:
 
 
 def _row_starts(text: str) -> tuple[int, ...]:
-    starts = [0]
     if "\r" not in text:
-        at = text.find("\n")
-        while at >= 0:
-            starts.append(at + 1)
-            at = text.find("\n", at + 1)
-        return tuple(starts)
+        rows = text.split("\n")
+        rows.pop()
+        return tuple([end + count for count, end in enumerate(accumulate(map(len, rows), initial=0))])
     import re
 
-    starts.extend(match.end() for match in re.finditer("\r\n?|\n", text))
-    return tuple(starts)
+    return (0, *(match.end() for match in re.finditer("\r\n?|\n", text)))

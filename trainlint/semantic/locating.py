@@ -44,7 +44,7 @@ class Locator:
                     if entry.is_dir(follow_symlinks=False):
                         if entry.name not in _SKIPPED_FOLDERS and not entry.name.startswith("."):
                             stack.append(entry.path)
-                    elif entry.name.endswith((".py", ".ipynb")) and os.path.isfile(entry.path):  # no pipe, no dead link
+                    elif entry.name.endswith((".py", ".ipynb")) and entry.is_file():  # no pipe, no dead link
                         found.append(entry.path)
             self._files = sorted(found)
         return self._files
