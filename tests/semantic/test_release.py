@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -66,7 +65,7 @@ def _findings(project: Path) -> list[tuple[str, str, int]]:
 
 
 @pytest.fixture
-def little_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def little_room(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """What is left each time something is let go."""
     left: list[int] = []
     usual = Project.release
@@ -78,7 +77,7 @@ def little_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     monkeypatch.setattr(Project, "release", release)
     monkeypatch.setattr(analysis, "_KEPT", 1_500)
     monkeypatch.setattr(analysis, "_READ_MEANWHILE", 1_000)
-    yield left
+    return left
 
 
 def test_the_findings_are_the_same(project: Path, monkeypatch: pytest.MonkeyPatch, little_room: list[int]) -> None:
