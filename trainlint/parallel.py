@@ -24,6 +24,7 @@ AUTO = 0  # as many processes as pay
 # Bytes of training code for each process. Below, what a process costs to start is about what it saves.
 _SHARE = 100_000
 _MOST = 8  # processes, unless more are asked for: each needs the memory of a run of its own
+_ROOM = 500_000_000  # bytes that a process may need, however large the tree is; all together get half of what there is
 
 # What is handed out at once: a fourth of what would be a fair share of the rest, in bytes. Runs of neighbours go to one
 # process, which has then read what they share, and towards the end none waits long for another.
@@ -51,7 +52,7 @@ def check_parallel(
         return
     works = list(_works(targets))
     if jobs == AUTO:
-        most = min(most, _MOST, sum(work.size for work in works) // _SHARE)
+        most = min(most, _MOST, max(1, memory() // 2 // _ROOM), sum(work.size for work in works) // _SHARE)
     most = min(most, len(works))
     if most < 2:
         found = check_targets((targets[work.number] for work in works), neighbours=neighbours)
@@ -74,6 +75,18 @@ def processors() -> int:
         return max(1, min(count, -(-int(quota) // int(period))))
     except (OSError, ValueError):  # no such file, or "max"
         return count
+
+
+def memory() -> int:
+    """How many bytes there are: in the machine, or for its container. As many as all processes want where that is not said."""
+    found = 2 * _MOST * _ROOM
+    if hasattr(os, "sysconf") and {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= os.sysconf_names.keys():
+        found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as file:
+            return min(found, int(file.read()))
+    except (OSError, ValueError):  # no such file, or "max"
+        return found
 
 
 def _can_start() -> bool:

@@ -153,6 +153,7 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(crew, "Crew", noted)
     monkeypatch.setattr(parallel, "processors", lambda: 4)
+    monkeypatch.setattr(parallel, "memory", lambda: 8 * 2**30)
     return asked
 
 
@@ -170,6 +171,17 @@ def test_by_itself_it_takes_several_where_that_pays(
     results = list(check_parallel(discover([str(scripts)], Configuration())))
     assert sizes == [2]
     assert [bool(result.findings) for result in results] == [False] + [True] * 8
+
+
+def test_where_memory_is_short_it_takes_fewer(scripts: Path, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = discover([str(scripts)], Configuration())
+    monkeypatch.setattr(parallel, "_SHARE", len(LARGE))
+    for memory in (4 * 2**30, 2**30, 0):
+        monkeypatch.setattr(parallel, "memory", lambda memory=memory: memory)
+        assert len(list(check_parallel(targets))) == 8
+    assert sizes == [4]
+    assert len(list(check_parallel(targets, 3))) == 8
+    assert sizes == [4, 3]
 
 
 def test_no_more_processes_than_files(scripts: Path, sizes: list[int]) -> None:
