@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -30,7 +30,7 @@ from runtime_check.reach import judged_by_reach, rows_to_watch
 from runtime_check.what_if import batch_size, predict
 from runtime_check.what_if.candidates import candidates
 from runtime_check.what_if.gpus import memory_of
-from runtime_check.what_if.records import WhatIf
+from runtime_check.what_if.records import Candidate, WhatIf
 from runtime_check.what_if.rows import ranked
 
 MIN_EFFECT_CPU = 0.03
@@ -79,8 +79,12 @@ def verify(
     findings: list[Finding] | None = None,
     show: Callable[[str, int, int, int, int], None] | None = None,
     fail_on_confirmed: bool = False,
+    more: Sequence[Candidate] = (),
 ) -> Report:
-    """Run the user's script a few times for a few steps each. Nothing of it is left when this returns."""
+    """Run the user's script a few times for a few steps each. Nothing of it is left when this returns.
+
+    `more`: candidates besides those of `options.candidates`, measured and ranked with them.
+    """
     searching = options.find_batch_size and not options.candidates
     plan = make_plan(findings or [], parts=bool(options.candidates), short=searching)
     progress = _Progress(show) if show is not None else _Progress()
@@ -89,7 +93,7 @@ def verify(
     try:
         if options.predict:
             return _predicted(options, session, progress)
-        return _Run(options, plan, session, progress, fail_on_confirmed).report()
+        return _Run(options, plan, session, progress, fail_on_confirmed, more).report()
     finally:
         session.close()
 
@@ -120,9 +124,16 @@ def _predicted(options: Options, session: Session, progress: _Progress) -> Repor
 
 class _Run:
     def __init__(
-        self, options: Options, plan: Plan, session: Session, progress: _Progress, fail_on_confirmed: bool
+        self,
+        options: Options,
+        plan: Plan,
+        session: Session,
+        progress: _Progress,
+        fail_on_confirmed: bool,
+        more: Sequence[Candidate],
     ) -> None:
         self.options = options
+        self.more = tuple(more)
         self.plan = plan
         self.session = session
         self.progress = progress
@@ -266,13 +277,13 @@ class _Run:
     ) -> tuple[tuple[tuple[Finding, Answer], ...], Comparisons | None, WhatIf | None]:
         """With the change and without: what a comparison can decide, within the budget."""
         asked = self.options.candidates
-        tried = candidates(asked, evidence)
+        tried = [*candidates(asked, evidence), *self.more]
         if self.options.several_nodes:
-            return answers, None, ranked(asked, tried, ()) if asked else None
+            return answers, None, ranked(asked, tried, ()) if tried else None
         proposals = proposals_for(answers, evidence) if self.options.budget_s > 0 else []
         proposals += [proposal for candidate in tried for proposal in candidate.proposals]
         if not proposals:
-            return answers, None, ranked(asked, tried, ()) if asked else None
+            return answers, None, ranked(asked, tried, ()) if tried else None
         passes = len(self.plan.passes)
 
         def show(what: str, done: int, of: int) -> None:
@@ -280,7 +291,7 @@ class _Run:
 
         compared = compare(self.session, evidence, proposals, self.options.budget_s, show)
         self.compared += compared.outcomes
-        what_if = ranked(asked, tried, compared.comparisons.decisions) if asked else None
+        what_if = ranked(asked, tried, compared.comparisons.decisions) if tried else None
         return tuple(with_comparisons(answers, compared.comparisons)), compared.comparisons, what_if
 
     def _smallest_batch(self) -> Outcome:

@@ -61,14 +61,14 @@ def spend(proposals: Sequence[Proposal], pace: Pace, memory_s: float, budget_s: 
         queue.append((toggles[0].gain, tuple(toggles)))
     for _, group in sorted(queue, key=lambda entry: -entry[0]):
         kept = group
-        planned = _least(kept, pace, memory_s)
+        planned = least(kept, pace, memory_s)
         while planned.cost_s > left and len(kept) > 1:  # fewer findings share the processes
             kept = kept[:-1]
-            planned = _least(kept, pace, memory_s)
+            planned = least(kept, pace, memory_s)
         if planned.cost_s > left:
             left_out += [(proposal, planned.cost_s) for proposal in group]
             continue
-        left_out += [(proposal, _least((proposal,), pace, memory_s).cost_s) for proposal in group[len(kept) :]]
+        left_out += [(proposal, least((proposal,), pace, memory_s).cost_s) for proposal in group[len(kept) :]]
         chosen.append(planned)
         left -= planned.cost_s
     return Spending(tuple(_with_more(chosen, pace, left)), tuple(left_out))
@@ -78,7 +78,8 @@ def _by_gain(proposals: object) -> list[Proposal]:
     return sorted(proposals, key=lambda proposal: -proposal.gain)  # type: ignore[call-overload,no-any-return]
 
 
-def _least(group: tuple[Proposal, ...], pace: Pace, memory_s: float) -> Planned:
+def least(group: tuple[Proposal, ...], pace: Pace, memory_s: float) -> Planned:
+    """The smallest experiment that gives an answer."""
     return _sized(group, pace, memory_s, seconds=0.0)
 
 
@@ -92,7 +93,7 @@ def _sized(group: tuple[Proposal, ...], pace: Pace, memory_s: float, seconds: fl
             each += longer.cost_s(pace)
         return Planned(design, group, size, each, FEWEST)
     if design is Design.PAIRS:
-        size = pair_size(pace, seconds)
+        size = pair_size(pace, seconds, group[0].block)
         return Planned(design, group, size, pair_cost_s(size, pace), FEWEST)
     if design is Design.SEQUENTIAL:
         return Planned(design, group, Size(pace.steps, 1, 0.0), sequential_cost_s(pace.steps, pace), FEWEST)

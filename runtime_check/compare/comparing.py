@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from runtime_check import machine
-from runtime_check.compare.budget import BLOCKS_ON_ACCELERATOR, Planned, Spending, bounded, spend
+from runtime_check.compare.budget import BLOCKS_ON_ACCELERATOR, Planned, Spending, bounded, least, spend
 from runtime_check.compare.memory import Memory
 from runtime_check.compare.pairs import Pairs, supported
 from runtime_check.compare.records import Comparisons, Decision, Design, Noise, Proposal, Samples
@@ -71,11 +71,12 @@ class _Comparing:
         self.others: list[Decision] = []
         self.unchanged: list[Outcome] = []
         self.noise = Noise(None, machine.usable_cpus())
+        self.too_much: str | None = None  # two runs side by side have been tried, and do not fit
 
     def run(self, proposals: Sequence[Proposal]) -> Compared:
         open_: list[Proposal] = []
         for proposal in map(self._feasible, proposals):
-            decision = bounded(proposal, self.delta)
+            decision = bounded(proposal, self.delta) or _not_in_turn(proposal)
             if decision is not None:
                 self.others.append(decision)
             else:
@@ -136,9 +137,8 @@ class _Comparing:
             return
         if planned.design is Design.PAIRS:
             # What workers and changed imports do is not on this process's CPU time alone.
-            wall = planned.proposals[0].change.kind in ("loader", "source")
-            experiment = Pairs(self.session, planned.proposals[0], planned.size, "wall" if wall else clock)
-            found = self._replicate(planned, experiment)
+            wall = planned.proposals[0].change.kind in ("loader", "source") and not planned.proposals[0].computes
+            found = self._pairs(planned, pace, "wall" if wall else clock)
         elif planned.design is Design.SEQUENTIAL:
             found = self._replicate(planned, Sequential(self.session, planned.proposals[0]))
         else:
@@ -146,6 +146,22 @@ class _Comparing:
         self.timed += found
         if not found:
             self.others += [out_of_budget(proposal, planned.cost_s) for proposal in planned.proposals]
+
+    def _pairs(self, planned: Planned, pace: Pace, clock: str) -> list[Found]:
+        """Where memory does not hold two runs side by side, they go one after the other, and that is said."""
+        if self.too_much is None:
+            experiment = Pairs(self.session, planned.proposals[0], planned.size, clock)
+            found = self._replicate(planned, experiment)
+            self.too_much = experiment.too_much
+            if self.too_much is None or any(decision.effect is not None for decision, _ in found):
+                return found
+        proposal = replace(planned.proposals[0], design=Design.SEQUENTIAL)
+        refused = _not_in_turn(proposal)
+        if refused is not None:
+            return [(refused, Samples(proposal, (), 0.0, 0.0, "ms", 0, failure=refused.why))]
+        in_turn = least((proposal,), pace, 0.0)
+        found = self._replicate(in_turn, Sequential(self.session, proposal))
+        return [(replace(decision, why=f"{decision.why}; {self.too_much}"), samples) for decision, samples in found]
 
     def _toggle(self, planned: Planned, pace: Pace, clock: str) -> list[Found]:
         toggles = Toggles(self.session, planned.proposals, planned.size, clock)
@@ -214,6 +230,15 @@ class _Comparing:
         return [*timed, *self.others]
 
 
+def _not_in_turn(proposal: Proposal) -> Decision | None:
+    """Whole launches are compared by their plain steps: the start of an epoch is in none of them."""
+    options = proposal.change.parameters.get("options", ())
+    if proposal.design is not Design.SEQUENTIAL or "persistent_workers" not in options:
+        return None
+    why = f"{proposal.change.title} is compared over whole epochs, with two runs side by side: not possible here"
+    return Decision(proposal, Verdict.NOT_RUN, why)
+
+
 def agreeing(short: Found, long: Found | None) -> Found:
     """On an accelerator: verdicts at both block lengths must be the same. None: there was no time for the second."""
     decision, samples = short
@@ -244,7 +269,7 @@ def pace_of(evidence: Evidence) -> Pace | None:
     if timing is None or result is None or evidence.timed is None:
         return None
     loaders = [loader for loader in result.get("loaders", ()) if loader["role"] == "train"]
-    prefetched = max((2 * loader["workers"] for loader in loaders), default=0)
+    prefetched = max((loader["workers"] * loader.get("prefetch_factor", 2) for loader in loaders), default=0)
     made_s = (result["boundaries_ns"][-1] - result["boundaries_ns"][0]) / 1e9
     startup = max(result["startup_s"] or 0.0, evidence.timed.wall_s - made_s)
     return Pace(

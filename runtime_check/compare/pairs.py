@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runtime_check.card import side_by_side_fails
 from runtime_check.compare.records import Change, Proposal, Samples
 from runtime_check.compare.replicates import Block, Round, block_of, replicate
 from runtime_check.compare.sizes import Size
@@ -45,6 +46,7 @@ class Pairs:
         self.outcomes: list[Outcome] = []
         self._rounds: list[Sequence[Round]] = []  # of each pair
         self._seconds: list[float] = []
+        self.too_much: str | None = None  # why two runs do not fit side by side
         self._failure: str | None = None
         self._tried = 0
 
@@ -60,6 +62,7 @@ class Pairs:
         if len(pair.rounds) >= FEWEST_ROUNDS:
             self._rounds.append(pair.rounds)
         elif pair.ended:
+            self.too_much = self.too_much or not_side_by_side(pair)
             self._failure = self._failure or pair.ended
 
     def samples(self) -> list[Samples]:
@@ -87,6 +90,26 @@ class Pair:
     a: Outcome | None
     b: Outcome | None
     ended: str | None = None
+
+
+def not_side_by_side(pair: Pair) -> str | None:
+    """Memory ran out in one arm because the other held some: why they go one after the other from here.
+
+    As it is the script fits, or it would not have come to a comparison.
+    """
+    ran_out = {
+        arm: [str(error["message"]) for error in outcome.errors if error["out_of_memory"]]
+        for arm, outcome in (("A", pair.a), ("B", pair.b))
+        if outcome is not None
+    }
+    messages = [message for said in ran_out.values() for message in said]
+    told = side_by_side_fails(messages, one_alone_fits=True)
+    if told is not None or not ran_out.get("A"):
+        return told
+    return (
+        "two runs side by side need more memory than there is: they ran one after the other, so what changed on the "
+        "machine in between is in the difference."
+    )
 
 
 def run_pair(session: Session, change: Change, size: Size, swapped: bool) -> Pair:

@@ -10,6 +10,8 @@ from runtime_check.compare.records import Change, Design, Proposal
 from runtime_check.evidence import Evidence
 from runtime_check.findings import Finding
 
+PREFETCH = 2  # batches that each worker holds ready, by default
+
 #: What makes the comparison of one finding; None: this finding needs none, or none can be made here.
 Maker = Callable[[Finding, Evidence], "Proposal | None"]
 
@@ -104,7 +106,7 @@ def _workers(finding: Finding, evidence: Evidence) -> Proposal | None:
     timing = evidence.timing
     # Slack on purpose: moving the work out also speeds up the rest.
     gain = 1.0 if timing is None else min(1.0, 2 * timing.wait_share)
-    return Proposal(change, Design.PAIRS, "step_time", gain, finding)
+    return Proposal(change, Design.PAIRS, "step_time", gain, finding, block=count * PREFETCH + 1)
 
 
 def _pinned(finding: Finding, evidence: Evidence) -> Proposal | None:

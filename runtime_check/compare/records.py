@@ -51,6 +51,8 @@ class Proposal:
     gain: float = 1.0  # bound on what it can save, as a share; the planner spends on the largest first
     finding: Finding | None = None
     upper_bound: bool = False  # arm B leaves out more than a fix could: the effect bounds the gain
+    block: int = 1  # a block of a pair has a multiple of so many steps: more than workers hold ready, or an epoch
+    computes: bool = False  # other text, but it only computes otherwise: on-CPU time tells, on a busy machine
 
     @property
     def key(self) -> str:

@@ -53,11 +53,11 @@ def toggle_size(pace: Pace, slots: int, seconds: float, block: int | None = None
     return Size(block, rounds, 2 * rounds * slots * 4 * block * pace.step_s + 1.0, slots)
 
 
-def pair_size(pace: Pace, seconds: float, block: int | None = None) -> Size:
+def pair_size(pace: Pace, seconds: float, multiple: int = 1) -> Size:
     """Blocks longer than what the workers hold ready: else a block would only empty what waiting has filled."""
-    if block is None:
-        block = max(math.ceil(PAIR_BLOCK_S / pace.step_s), 2 * pace.prefetched + 1, 2)
-        block = max(block, ON_ACCELERATOR) if pace.cuda else block
+    block = max(math.ceil(PAIR_BLOCK_S / pace.step_s), 2 * pace.prefetched + 1, 2)
+    block = max(block, ON_ACCELERATOR) if pace.cuda else block
+    block = math.ceil(block / multiple) * multiple
     rounds = _fitting(seconds, 4 * (block * pace.step_s + HANDOVER_S), *PAIR_ROUNDS)
     return Size(block, rounds, 2 * rounds * 4 * (block * pace.step_s + HANDOVER_S) + 1.0)
 

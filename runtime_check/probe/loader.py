@@ -26,6 +26,7 @@ class LoaderFacts:
         self.workers = loader.num_workers
         self.batch_size = loader.batch_size
         self.pinned = bool(loader.pin_memory)
+        self.prefetch = (loader.prefetch_factor or 2) if loader.num_workers else 0  # batches ahead, of each worker
         self.persistent = bool(getattr(loader, "persistent_workers", False))
         self.length = _length(loader)
         self.role: str | None = None
@@ -279,6 +280,7 @@ def _record(facts: LoaderFacts) -> dict[str, Any]:
         "workers": facts.workers,
         "batch_size": facts.batch_size,
         "pin_memory": facts.pinned,
+        "prefetch_factor": facts.prefetch,
         "persistent_workers": facts.persistent,
         "length": facts.length,
         "iterators": facts.iterators,

@@ -7,19 +7,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from runtime_check import machine
 from runtime_check.compare.records import Change, Design, Proposal
 from runtime_check.evidence import Evidence
-from runtime_check.what_if import edits
-from runtime_check.what_if.parts import Parts, parts_of
-from runtime_check.what_if.records import NAMES, Candidate
+from runtime_check.what_if import edits, loaders
+from runtime_check.what_if.parts import NO_CUDA, UNKNOWN, Parts, parts_of, share_of
+from runtime_check.what_if.records import NAMES, Candidate, not_run
 
 Maker = Callable[[Evidence, Parts], "list[Candidate]"]
 
 FUSED = ("SGD", "Adam", "AdamW")
 _AROUND = "# around the forward and the loss, not around backward()"
-_NO_CUDA = "needs CUDA, and there is no CUDA device here"
-_UNKNOWN = 0.5  # the gain that the planner assumes where nothing bounds it
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -37,20 +34,11 @@ def candidates(names: tuple[str, ...], evidence: Evidence) -> list[Candidate]:
     return [candidate for name in names for candidate in _MAKERS[name](evidence, parts)]
 
 
-def _not_run(name: str, title: str, reason: str) -> list[Candidate]:
-    return [Candidate(name, title, reason=reason)]
-
-
-def _share(evidence: Evidence, *phases: str) -> float:
-    shares = evidence.shares
-    return _UNKNOWN if shares is None else min(1.0, sum(shares.get(phase, 0.0) for phase in phases))
-
-
 def _both(change: Change, design: Design, gain: float) -> tuple[Proposal, Proposal]:
     """Step time and peak memory of one change."""
     return (
         Proposal(change, design, "step_time", gain),
-        Proposal(change, Design.MEMORY, "train_peak_bytes", max(gain, _UNKNOWN)),
+        Proposal(change, Design.MEMORY, "train_peak_bytes", max(gain, UNKNOWN)),
     )
 
 
@@ -60,9 +48,9 @@ def _both(change: Change, design: Design, gain: float) -> tuple[Proposal, Propos
 def _amp(evidence: Evidence, parts: Parts) -> list[Candidate]:
     model = parts.trained
     if model is None:
-        return _not_run("amp", "AMP", "no call of a model was seen in a training step")
+        return not_run("amp", "AMP", "no call of a model was seen in a training step")
     if model["autocast"] or parts.scaler:
-        return _not_run("amp", "AMP", "the script trains under autocast already")
+        return not_run("amp", "AMP", "the script trains under autocast already")
     device, site = parts.device, model["site"]
     if parts.bfloat16:
         title = "AMP (bfloat16)"
@@ -77,17 +65,17 @@ def _amp(evidence: Evidence, parts: Parts) -> list[Candidate]:
         lines += edits.before(
             site, f'scaler = torch.amp.GradScaler("{device}")  # once; scaler.step(optimizer), update()'
         )
-    time, memory = _both(change, Design.TOGGLE, _share(evidence, "forward", "backward"))
+    time, memory = _both(change, Design.TOGGLE, share_of(evidence, "forward", "backward"))
     return [Candidate("amp", title, time, memory, edits=lines)]
 
 
 def _compile(evidence: Evidence, parts: Parts) -> list[Candidate]:
     model, title = parts.trained, "torch.compile"
     if model is None:
-        return _not_run("compile", title, "no call of a model was seen in a training step")
+        return not_run("compile", title, "no call of a model was seen in a training step")
     if model["compiled"]:
-        return _not_run("compile", title, "the model is compiled already")
-    time = Proposal(Change("compile", title), Design.PAIRS, "step_time", _share(evidence, "forward", "backward"))
+        return not_run("compile", title, "the model is compiled already")
+    time = Proposal(Change("compile", title), Design.PAIRS, "step_time", share_of(evidence, "forward", "backward"))
     lines = edits.before(model["site"], f"{edits.called(model['site'])}.compile()  # once, before the loop")
     remark = (
         "steps after the warm-up, so without the time that compiling takes; bytes cannot be counted in compiled code"
@@ -98,13 +86,13 @@ def _compile(evidence: Evidence, parts: Parts) -> list[Candidate]:
 def _channels_last(evidence: Evidence, parts: Parts) -> list[Candidate]:
     model, title = parts.trained, "channels_last"
     if model is None:
-        return _not_run("channels-last", title, "no call of a model was seen in a training step")
+        return not_run("channels-last", title, "no call of a model was seen in a training step")
     if model["dimensions"] != 4 or not model["convolutions"]:
-        return _not_run("channels-last", title, "only for two-dimensional convolutions, on inputs of four dimensions")
+        return not_run("channels-last", title, "only for two-dimensional convolutions, on inputs of four dimensions")
     if model["channels_last"]:
-        return _not_run("channels-last", title, "the parameters lie in that order already")
+        return not_run("channels-last", title, "the parameters lie in that order already")
     change = Change("channels_last", title)
-    time, memory = _both(change, Design.PAIRS, _share(evidence, "forward", "backward"))
+    time, memory = _both(change, Design.PAIRS, share_of(evidence, "forward", "backward"))
     name = edits.called(model["site"])
     lines = edits.before(
         model["site"],
@@ -117,27 +105,27 @@ def _channels_last(evidence: Evidence, parts: Parts) -> list[Candidate]:
 def _checkpoint(evidence: Evidence, parts: Parts) -> list[Candidate]:
     model, title = parts.trained, "checkpointing"
     if model is None:
-        return _not_run("checkpoint", title, "no call of a model was seen in a training step")
+        return not_run("checkpoint", title, "no call of a model was seen in a training step")
     blocks = model["blocks"]
     if blocks is None:
-        return _not_run("checkpoint", title, "the model has no Sequential or ModuleList of several elements")
+        return not_run("checkpoint", title, "the model has no Sequential or ModuleList of several elements")
     whole = ".".join(part for part in (model["class"], blocks["name"]) if part)
     title = f"checkpointing the {blocks['count']} elements of {whole}"
     change = Change("checkpoint", title)
     time, memory = _both(change, Design.TOGGLE, 1.0)
     at = [blocks["file"], blocks["line"], ""] if blocks["file"] else model["site"]
     text = f"for each element of {whole}: x = checkpoint(element, x, use_reentrant=False)"
-    return [Candidate("checkpoint", title, replace(time, gain=_UNKNOWN), memory, edits=edits.before(at, text))]
+    return [Candidate("checkpoint", title, replace(time, gain=UNKNOWN), memory, edits=edits.before(at, text))]
 
 
 def _no_grad(evidence: Evidence, parts: Parts) -> list[Candidate]:
     title = "evaluation under no_grad"
     memory = evidence.first(evidence.memory)
     if memory is None or "eval" not in memory["memory"]["phases"]:
-        return _not_run("no-grad", title, "no evaluation was reached in the steps that ran")
+        return not_run("no-grad", title, "no evaluation was reached in the steps that ran")
     keeping = [model for model in parts.evaluated if model["grad"]]
     if parts.evaluated and not keeping:
-        return _not_run("no-grad", title, "the evaluation runs without a graph already")
+        return not_run("no-grad", title, "the evaluation runs without a graph already")
     proposal = Proposal(Change("eval_no_grad", title), Design.MEMORY, "eval_peak_bytes", 1.0)
     header = "with torch.no_grad():  # around the evaluation's loop"
     lines = edits.before(keeping[0]["site"], header) if keeping else ()
@@ -152,12 +140,12 @@ def _fused(evidence: Evidence, parts: Parts) -> list[Candidate]:
     able = [one for one in parts.optimizers if one["type"] in FUSED and one["knows_fused"] and one["floating"]]
     if not able:
         kinds = ", ".join(sorted({one["type"] for one in parts.optimizers})) or "none of torch's"
-        return _not_run("fused", title, f"only for {', '.join(FUSED)}; the script's is {kinds}")
+        return not_run("fused", title, f"only for {', '.join(FUSED)}; the script's is {kinds}")
     if all(one["fused"] for one in able):
-        return _not_run("fused", title, "the optimizer is fused already")
+        return not_run("fused", title, "the optimizer is fused already")
     title = f"fused {able[0]['type']}"
     change = Change("optimizer", title, parameters={"options": {"fused": True, "foreach": False}})
-    time, memory = _both(change, Design.TOGGLE, _share(evidence, "optimizer"))
+    time, memory = _both(change, Design.TOGGLE, share_of(evidence, "optimizer"))
     lines = edits.call_with(able[0]["site"], FUSED, {"fused": "True"})
     return [Candidate("fused", title, time, memory, edits=lines)]
 
@@ -165,75 +153,13 @@ def _fused(evidence: Evidence, parts: Parts) -> list[Candidate]:
 def _flag(name: str, title: str, flags: dict[str, object], statement: str) -> Maker:
     def make(evidence: Evidence, parts: Parts) -> list[Candidate]:
         if not evidence.cuda:
-            return _not_run(name, title, _NO_CUDA)
+            return not_run(name, title, NO_CUDA)
         change = Change("flag", title, parameters={"flags": flags})
-        gain = _share(evidence, "forward", "backward")
+        gain = share_of(evidence, "forward", "backward")
         lines = edits.before(parts.trained["site"], statement) if parts.trained is not None else ()
         return [Candidate(name, title, Proposal(change, Design.TOGGLE, "step_time", gain), edits=lines)]
 
     return make
-
-
-# -- the loader
-
-
-def _workers(evidence: Evidence, parts: Parts) -> list[Candidate]:
-    loader = parts.training_loader
-    if loader is None:
-        return _not_run("workers", "num_workers", "the script trains from no DataLoader")
-    now, timing = loader["workers"], evidence.timing
-    # Slack on purpose: moving the work out also speeds up the rest.
-    more = _UNKNOWN if timing is None else min(1.0, 2 * timing.wait_share)
-    found = []
-    for count in sorted({0, 2, 4, machine.usable_cpus()} - {now}):
-        gain = more if count > now else _UNKNOWN
-        found.append(_loader(loader, "workers", f"num_workers={count}", {"num_workers": count}, gain))
-    return found
-
-
-def _pinned(evidence: Evidence, parts: Parts) -> list[Candidate]:
-    loader, title = parts.training_loader, "pin_memory=True"
-    if not evidence.cuda:
-        return _not_run("pin-memory", title, _NO_CUDA)
-    if loader is None:
-        return _not_run("pin-memory", title, "the script trains from no DataLoader")
-    if loader["pin_memory"]:
-        return _not_run("pin-memory", title, "the loader pins already")
-    gain = 2 * _share(evidence, "host_to_device", "loader")
-    return [_loader(loader, "pin-memory", title, {"pin_memory": True}, gain)]
-
-
-def _batch_size(evidence: Evidence, parts: Parts) -> list[Candidate]:
-    loader = parts.training_loader
-    if loader is None or not loader["batch_size"]:
-        reason = "the script trains from no DataLoader with a batch size"
-        return _not_run("batch-size", "batch_size", reason)
-    found = []
-    for size in batch_sizes(loader["batch_size"]):
-        made = _loader(loader, "batch-size", f"batch_size={size}", {"batch_size": size}, _UNKNOWN)
-        assert made.time is not None
-        time = replace(made.time, metric="sample_time")
-        memory = Proposal(time.change, Design.MEMORY, "train_peak_bytes", _UNKNOWN)
-        remark = "per sample; a batch of another size learns otherwise, and wants another learning rate"
-        found.append(replace(made, time=time, memory=memory, remark=remark))
-    return found
-
-
-def batch_sizes(now: int) -> list[int]:
-    """Half, double, and the next multiple of 8."""
-    sizes = {now // 2, 2 * now, -(-now // 8) * 8}
-    return sorted(sizes - {now, 0})
-
-
-def _loader(loader: dict[str, object], name: str, title: str, options: dict[str, object], gain: float) -> Candidate:
-    site: edits.Site = list(loader["site"])  # type: ignore[call-overload]
-    known = bool(site[1])
-    change = Change(
-        "loader", title, site[0] if known else None, (site[1], site[1]) if known else None, {"options": options}
-    )
-    keywords = {key: repr(value) for key, value in options.items()}
-    lines = edits.call_with(site, ("DataLoader",), keywords)
-    return Candidate(name, title, Proposal(change, Design.PAIRS, "step_time", gain), edits=lines)
 
 
 # -- several ranks
@@ -243,23 +169,23 @@ def _no_sync(evidence: Evidence, parts: Parts) -> list[Candidate]:
     title = "no_sync on all micro-batches but the last"
     wrapped = [model for model in parts.models if model["wrapper"] == "DistributedDataParallel"]
     if parts.world < 2 or not wrapped:
-        return _not_run("no-sync", title, "only for DistributedDataParallel on several ranks")
+        return not_run("no-sync", title, "only for DistributedDataParallel on several ranks")
     micro = round(parts.backwards_per_step)
     if micro < 2:
-        return _not_run("no-sync", title, "each step has one backward: there is nothing to leave out")
+        return not_run("no-sync", title, "each step has one backward: there is nothing to leave out")
     change = Change("no_sync", title, parameters={"micro_batches": micro})
     header = f"with {edits.called(wrapped[0]['site'])}.no_sync():  # around forward and backward, but for the last"
     lines = edits.before(wrapped[0]["site"], header)
-    return [Candidate("no-sync", title, Proposal(change, Design.TOGGLE, "step_time", _UNKNOWN), edits=lines)]
+    return [Candidate("no-sync", title, Proposal(change, Design.TOGGLE, "step_time", UNKNOWN), edits=lines)]
 
 
 def _ddp(evidence: Evidence, parts: Parts) -> list[Candidate]:
     title = "DistributedDataParallel in place of DataParallel"
     wrapped = [model for model in parts.models if model["wrapper"] == "DataParallel"]
     if not wrapped:
-        return _not_run("ddp", title, "the script uses no DataParallel")
+        return not_run("ddp", title, "the script uses no DataParallel")
     if parts.devices < 2:
-        return _not_run("ddp", title, f"needs two CUDA devices, and there {_are(parts.devices)} here")
+        return not_run("ddp", title, f"needs two CUDA devices, and there {_are(parts.devices)} here")
     lines = edits.before(
         wrapped[0]["site"], "one process for each device (torchrun), DistributedDataParallel, a sampler"
     )
@@ -271,7 +197,7 @@ def ddp_proposal(devices: int) -> Proposal:
     title = f"DistributedDataParallel on {devices} processes"
     launcher = f"torchrun --standalone --nproc_per_node={devices}"
     change = Change("distributed", title, parameters={"launcher": launcher})
-    return Proposal(change, Design.SEQUENTIAL, "sample_time", _UNKNOWN)
+    return Proposal(change, Design.SEQUENTIAL, "sample_time", UNKNOWN)
 
 
 def _are(count: int) -> str:
@@ -280,8 +206,10 @@ def _are(count: int) -> str:
 
 _MAKERS: dict[str, Maker] = {
     "amp": _amp,
-    "workers": _workers,
-    "pin-memory": _pinned,
+    "workers": loaders.workers,
+    "persistent-workers": loaders.persistent,
+    "prefetch-factor": loaders.prefetch,
+    "pin-memory": loaders.pinned,
     "compile": _compile,
     "channels-last": _channels_last,
     "fused": _fused,
@@ -291,7 +219,7 @@ _MAKERS: dict[str, Maker] = {
         {"backends.cuda.matmul.allow_tf32": True, "backends.cudnn.allow_tf32": True},
         'torch.set_float32_matmul_precision("high")  # once, at the start',
     ),
-    "batch-size": _batch_size,
+    "batch-size": loaders.batch_size,
     "checkpoint": _checkpoint,
     "cudnn-benchmark": _flag(
         "cudnn-benchmark",

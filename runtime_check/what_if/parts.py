@@ -7,6 +7,9 @@ from typing import Any
 
 from runtime_check.evidence import Evidence
 
+NO_CUDA = "needs CUDA, and there is no CUDA device here"
+UNKNOWN = 0.5  # the gain that the planner assumes where nothing bounds it
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -61,3 +64,9 @@ def parts_of(evidence: Evidence) -> Parts:
         world=result["world"],
         backwards_per_step=evidence.micro_batches,
     )
+
+
+def share_of(evidence: Evidence, *phases: str) -> float:
+    """Of the step, by the breakdown pass: a bound on what a change of these phases can save."""
+    shares = evidence.shares
+    return UNKNOWN if shares is None else min(1.0, sum(shares.get(phase, 0.0) for phase in phases))

@@ -9,6 +9,8 @@ from runtime_check.compare.records import Decision, Proposal
 NAMES = (
     "amp",
     "workers",
+    "persistent-workers",
+    "prefetch-factor",
     "pin-memory",
     "compile",
     "channels-last",
@@ -48,6 +50,10 @@ class Candidate:
     @property
     def proposals(self) -> tuple[Proposal, ...]:
         return tuple(proposal for proposal in (self.time, self.memory) if proposal is not None)
+
+
+def not_run(name: str, title: str, reason: str) -> list[Candidate]:
+    return [Candidate(name, title, reason=reason)]
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ import pytest
 import verify_runs  # noqa: F401  (puts the checkout on the path)
 
 from runtime_check.compare import comparing
+from runtime_check.compare import pairs as pairs_module
 from runtime_check.compare.comparing import compare
 from runtime_check.compare.memory import measure
+from runtime_check.compare.pairs import Pair
 from runtime_check.compare.records import Change, Design, Proposal
 from runtime_check.evidence import Evidence, Verdict
 from runtime_check.launch import Outcome, Pass
@@ -205,6 +207,75 @@ def test_what_was_settled_early_leaves_budget_for_what_did_not_fit(monkeypatch: 
     made = compare(Ranked((0.3,)), several_ranks(), pairs, 35.0)  # type: ignore[arg-type]
     assert [decision.verdict for decision in made.comparisons.decisions] == [Verdict.CONFIRMED] * 2
     assert [count for count, _ in spent] == [2, 1]
+
+
+RAN_OUT = (
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.00 GiB of which 1.00 GiB is free. "
+    "{beside}Including non-PyTorch memory, this process has 38.00 GiB memory in use. Of the allocated memory 37.00 GiB "
+    "is allocated by PyTorch, and 512.00 MiB is reserved by PyTorch but unallocated."
+)
+BESIDE = "Process 77 has 39.00 GiB memory in use. "
+
+
+def pair_that_ends(arm: str, message: str) -> Any:
+    """Stands in for a pair of launches of which one ends with this error."""
+    tried: list[Change] = []
+
+    def run_pair(session: Any, change: Change, size: Any, swapped: bool) -> Pair:
+        tried.append(change)
+        error = {"out_of_memory": True, "message": message, "site": ["train.py", 3, ""]}
+        a, b = (Outcome(Pass(f"pair {name}"), [], 1, "script", 1.0, "") for name in "AB")
+        (a if arm == "A" else b).errors.append(error)
+        return Pair((), a, b, "the script ended before the comparison was over")
+
+    run_pair.tried = tried  # type: ignore[attr-defined]
+    return run_pair
+
+
+@pytest.mark.parametrize(
+    ("arm", "message"), [("B", RAN_OUT.format(beside=BESIDE)), ("A", "CUDA out of memory. Tried to allocate 2.00 GiB.")]
+)
+def test_two_runs_that_do_not_fit_on_the_card_go_one_after_the_other(
+    arm: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in = pair_that_ends(arm, message)
+    monkeypatch.setattr(pairs_module, "run_pair", stand_in)
+    session = Ranked((0.3,))
+    asked = [Proposal(Change("loader", f"num_workers={n}"), Design.PAIRS, "step_time", 1 - n / 10) for n in (2, 4)]
+    made = compare(session, evidence(cuda=True), asked, 7200.0)  # type: ignore[arg-type]
+    for decision in made.comparisons.decisions:
+        assert decision.verdict is Verdict.CONFIRMED
+        assert decision.effect is not None
+        assert decision.effect.design is Design.SEQUENTIAL
+        assert "they ran one after the other" in decision.why
+    assert {change.title for change in stand_in.tried} == {"num_workers=2"}  # the second one is not tried side by side
+    assert [run.name[-1] for run in session.made] == list("ABBAABBAAB") * 2
+
+
+def test_a_change_that_needs_too_much_memory_by_itself_is_no_matter_of_two_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pairs_module, "run_pair", pair_that_ends("B", RAN_OUT.format(beside="")))
+    session = Ranked((0.3,))
+    pair = Proposal(Change("loader", "batch_size=64"), Design.PAIRS, "step_time")
+    made = compare(session, evidence(cuda=True), [pair], 7200.0)  # type: ignore[arg-type]
+    (decision,) = made.comparisons.decisions
+    assert decision.verdict is Verdict.NOT_RUN
+    assert session.made == []
+
+
+def test_whole_epochs_are_compared_side_by_side_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"options": {"persistent_workers": True}}
+    pair = Proposal(Change("loader", "persistent_workers=True", parameters=options), Design.PAIRS, "step_time")
+    monkeypatch.setattr(comparing, "supported", lambda: False)
+    made = compare(Ranked((0.3,)), evidence(), [pair], 3600.0)  # type: ignore[arg-type]
+    assert [decision.verdict for decision in made.comparisons.decisions] == [Verdict.NOT_RUN]
+    monkeypatch.setattr(comparing, "supported", lambda: True)
+    monkeypatch.setattr(pairs_module, "run_pair", pair_that_ends("B", RAN_OUT.format(beside=BESIDE)))
+    made = compare(Ranked((0.3,)), evidence(cuda=True), [pair], 3600.0)  # type: ignore[arg-type]
+    (decision,) = made.comparisons.decisions
+    assert decision.verdict is Verdict.NOT_RUN
+    assert "side by side" in decision.why
 
 
 def test_on_cuda_the_allocators_peaks_count() -> None:

@@ -219,6 +219,8 @@ def test_rounds_fill_the_time_and_stay_within_their_bounds() -> None:
 def test_a_block_of_a_pair_outlasts_what_workers_hold_ready() -> None:
     assert pair_size(FAST, 10.0).block == 15  # 150 ms
     assert pair_size(Pace(0.05, 4.0, 5, prefetched=8), 10.0).block == 17
+    assert pair_size(FAST, 10.0, multiple=40).block == 40  # an epoch
+    assert pair_size(FAST, 10.0, multiple=7).block == 21
 
 
 def test_the_budget_goes_to_what_has_most_to_gain() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ import pytest
 import verify_runs  # noqa: F401  (puts the checkout on the path)
 
 from runtime_check import machine
+from runtime_check.compare.budget import bounded
 from runtime_check.compare.records import Change, Decision, Design, Effect, Proposal
 from runtime_check.evidence import Evidence, Verdict
 from runtime_check.launch import Outcome, Pass
 from runtime_check.what_if import edits
-from runtime_check.what_if.candidates import batch_sizes, candidates, names_of
+from runtime_check.what_if.candidates import candidates, names_of
+from runtime_check.what_if.loaders import batch_sizes
 from runtime_check.what_if.records import NAMES, Candidate, Row
 from runtime_check.what_if.rows import ranked, row_text, to_object
 
@@ -73,7 +76,11 @@ def seen(tmp_path: Path) -> Any:
             "role": "train",
             "workers": 0,
             "batch_size": 12,
+            "prefetch_factor": 0,
+            "persistent_workers": False,
             "pin_memory": False,
+            "length": 40,
+            "start_ns": [30_000_000],
             "batches": 20,
         }
         facts: dict[str, Any] = {
@@ -123,6 +130,52 @@ def test_names_are_those_of_the_list() -> None:
     for wrong in ("amps", "", "amp,nothing"):
         with pytest.raises(ValueError, match="--try takes some of amp, workers"):
             names_of(wrong)
+
+
+def test_workers_live_on_over_whole_epochs(seen: Any) -> None:
+    made = the("persistent-workers", seen(loader={"workers": 2}))
+    assert made.time is not None
+    assert made.time.block == 40  # an epoch
+    assert made.time.change.parameters["options"] == {"persistent_workers": True}
+    assert made.edits[0].instead == "DataLoader(data, batch_size=12, shuffle=True, persistent_workers=True)"
+    assert "whole epochs of 40 steps" in str(made.remark)
+    accumulated = the("persistent-workers", seen(loader={"workers": 2}, backwards=80))
+    assert accumulated.time is not None
+    assert accumulated.time.block == 10  # four batches for each step
+    for loader, why in (
+        ({}, "has no workers"),
+        ({"workers": 2, "persistent_workers": True}, "live on already"),
+        ({"workers": 2, "length": None}, "is not known"),
+    ):
+        assert why in str(the("persistent-workers", seen(loader=loader)).reason)
+    assert "one rank only" in str(the("persistent-workers", seen(world=2, loader={"workers": 2})).reason)
+
+
+def test_the_start_of_workers_bounds_what_keeping_them_saves(seen: Any) -> None:
+    """A timing pass of 10 ms a step, and 30 ms to the first batch."""
+    boundaries = [n * 10_000_000 for n in range(20)]
+    timed = {"warmup": 2, "boundaries_ns": boundaries, "cpu_ns": boundaries, "flags": {}, "sums": {}}
+    outcome = Outcome(Pass("timing"), [timed], 0, "script", 1.0, "")
+    short = the("persistent-workers", replace(seen(loader={"workers": 2, "length": 10}), timed=outcome))
+    long = the("persistent-workers", replace(seen(loader={"workers": 2, "length": 5000}), timed=outcome))
+    assert short.time is not None
+    assert long.time is not None
+    assert short.time.gain == pytest.approx(30 / 130)
+    assert bounded(short.time, 0.03) is None
+    decision = bounded(long.time, 0.03)
+    assert decision is not None
+    assert "persistent_workers=True could save at most 0.1% of the step" in decision.why
+
+
+def test_twice_as_many_batches_ahead_in_blocks_longer_than_these(seen: Any) -> None:
+    made = the("prefetch-factor", seen(loader={"workers": 3, "prefetch_factor": 4}))
+    assert made.time is not None
+    assert made.time.change.parameters["options"] == {"prefetch_factor": 8}
+    assert made.time.block == 3 * 8 + 1
+    assert "has no workers" in str(the("prefetch-factor", seen()).reason)
+    more = candidates(("workers",), seen())[-1]
+    assert more.time is not None
+    assert more.time.block > 2 * more.time.change.parameters["options"]["num_workers"]
 
 
 def test_what_needs_cuda_says_so(seen: Any) -> None:
