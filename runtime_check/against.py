@@ -18,7 +18,7 @@ from typing import Any
 from runtime_check.compare.intervals import t_quantile
 from runtime_check.compare.verdicts import CONFIDENCE, FEWEST
 from runtime_check.experiments.memory import NOISE_BYTES
-from runtime_check.measures import bytes_text
+from runtime_check.measures import bytes_text, cores_text
 
 SCHEMA = "trainlint-verify/1"
 HALF_A_CALL = 0.5  # per step: a call on fewer than half of the steps is no call of every step
@@ -242,7 +242,7 @@ def _other_host(before: dict[str, Any], after: dict[str, Any]) -> str | None:
 def _busy(report: dict[str, Any], named: str) -> str | None:
     host = report.get("host", {})
     load, cpus = (host.get("load") or [0.0])[0], host.get("cpus") or 1
-    return f"but the machine was busy for {named}: load {load:.1f} on {cpus} cores" if load > cpus else None
+    return f"but the machine was busy for {named}: load {load:.1f} on {cores_text(cpus)}" if load > cpus else None
 
 
 def _number(value: float) -> str:

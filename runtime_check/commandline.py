@@ -142,10 +142,9 @@ def run(options: Options, findings: list[Finding], wanted: Wanted) -> int:
     """Verify and report. Returns the exit code."""
     from runtime_check.report import terminal
 
-    if not options.keep_run_dir:
-        sys.stderr.write(
-            f"verify executes {options.name()}: its code runs on this machine, several times, a few steps each.\n"
-        )
+    sys.stderr.write(
+        f"verify executes {options.name()}: its code runs on this machine, several times, a few steps each.\n"
+    )
     try:
         with terminal.progress() as show:
             report = verify(options, selected(findings, options.only), show, "confirmed" in wanted.fail_on)

@@ -20,6 +20,7 @@ NEARLY_FULL = 0.9  # of the device's memory
 IDLE_GPU = 0.5
 JITTERY = 1.0  # the middle 80 % of the steps spread by the median step
 TOP_LINES = 10
+START_COUNTS = 0.9  # of the peak of the first steps, beside the one of the steps after them
 
 
 @dataclass(frozen=True)
@@ -171,8 +172,9 @@ def _largest_phase(memory: dict[str, Any]) -> dict[str, Any]:
     phases = list(memory.get("phases", {}).items())
     if not phases:
         return {}
-    # Of equal peaks the training phase: in "start" the gradients of the first steps were not yet told apart.
-    return dict(max(phases, key=lambda item: (item[1]["peak"], item[0] == "train"))[1])
+    # Not "start" for a little more: in it activations and gradients of the first steps are not told apart yet.
+    largest = max(phases, key=lambda item: item[1]["peak"] * (START_COUNTS if item[0] == "start" else 1.0))
+    return dict(largest[1])
 
 
 def _memory_lines(evidence: Evidence, memory: dict[str, Any]) -> tuple[Hotspot, ...]:

@@ -99,7 +99,9 @@ class Session:
         self.lines: dict[str, list[int]] = {}  # path -> lines whose runs the instrument "lines" counts
 
     def close(self) -> None:
-        if not self.options.keep_run_dir:
+        if self.options.keep_run_dir:
+            (self.folder / "owner").unlink(missing_ok=True)  # without an owner, no later run takes it for a stale one
+        else:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def left_s(self) -> float:

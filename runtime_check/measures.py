@@ -142,6 +142,10 @@ def steps_done(result: dict[str, Any]) -> int:
     return len(result["boundaries_ns"])
 
 
+def cores_text(count: int) -> str:
+    return f"{count} core" if count == 1 else f"{count} cores"
+
+
 def bytes_text(size: float) -> str:
     for limit, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if abs(size) >= limit:

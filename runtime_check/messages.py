@@ -7,7 +7,7 @@ from typing import Any
 
 from runtime_check.card import shared_card
 from runtime_check.launch import Outcome
-from runtime_check.measures import bytes_text, steps_done
+from runtime_check.measures import bytes_text, cores_text, steps_done
 from runtime_check.options import Options, ignoring_flag
 
 LAST_LINES = 12
@@ -182,8 +182,7 @@ def busy_machine(load: float, cpus: int, threads: int | None = None) -> str | No
     if load <= cpus:
         return None
     advice = "use a quiet machine" if threads == 1 else "use --threads 1 or a quiet machine"
-    cores = "1 core" if cpus == 1 else f"{cpus} cores"
-    return f"load {load:.1f} on {cores}: step times spread; {advice}."
+    return f"load {load:.1f} on {cores_text(cpus)}: step times spread; {advice}."
 
 
 def out_of_memory(error: dict[str, Any], cuda: bool) -> list[str]:

@@ -10,6 +10,7 @@ from runtime_check.compare.proposals import propose
 from runtime_check.compare.records import Comparisons, Decision, Effect, Noise, Proposal
 from runtime_check.evidence import Answer, Evidence, Verdict
 from runtime_check.findings import Finding
+from runtime_check.measures import cores_text
 
 Answered = tuple[Finding, Answer]
 
@@ -100,7 +101,7 @@ def noise_line(noise: Noise) -> str:
     """How much the machine moved: printed with every comparison."""
     parts = []
     if noise.load is not None:
-        parts.append(f"load {noise.load:.1f} on {noise.cpus} cores")
+        parts.append(f"load {noise.load:.1f} on {cores_text(noise.cpus)}")
     if noise.null_half_width is not None:
         parts.append(f"a change of nothing measured {noise.null_saving or 0:+.1%} ± {noise.null_half_width:.1%}")
     if noise.clock == "on-CPU":

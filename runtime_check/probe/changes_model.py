@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import _trainlint_probe as probe
 from _trainlint_probe.clock import CLOCK
 from _trainlint_probe.interventions import Change, Switch
-
-
-class Roots:
-    """The modules that the script itself calls, and what is done around their forward."""
-
-    def __init__(self, torch: Any, before: Callable[[Any, Any], Any], after: Callable[[Any, Any], Any]) -> None:
-        from torch.nn.modules import module as modules
-
-        self._depth = 0
-        self._torch = torch
-
-        def enter(module: Any, args: Any) -> Any:
-            self._depth += 1
-            return before(module, args) if self._depth == 1 and _is_model(torch, module) else None
-
-        def leave(module: Any, args: Any, output: Any) -> Any:
-            self._depth = max(0, self._depth - 1)
-            return after(module, output) if self._depth == 0 and _is_model(torch, module) else None
-
-        modules.register_module_forward_pre_hook(enter)
-        modules.register_module_forward_hook(leave, always_call=True)
-
-
-def _is_model(torch: Any, module: Any) -> bool:
-    """A module with parameters; a loss, which has none, is called by the script too."""
-    return next(module.parameters(), None) is not None
+from _trainlint_probe.roots import Roots, in_backward, is_model
 
 
 def install_autocast(torch: Any, change: Change) -> Switch:
@@ -159,8 +133,8 @@ def install_compile(torch: Any, change: Change) -> Switch:
     depth = [0]
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        outermost = depth[0] == 0 and probe.STATE.active
-        if outermost and change.on and self.training and torch.is_grad_enabled() and _is_model(torch, self):
+        outermost = depth[0] == 0 and probe.STATE.active and not in_backward(torch)
+        if outermost and change.on and self.training and torch.is_grad_enabled() and is_model(torch, self):
             if getattr(self, "_compiled_call_impl", None) is None and not hasattr(self, "_orig_mod"):
                 self.compile()
                 change.count()

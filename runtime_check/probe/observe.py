@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import _trainlint_probe as probe
 from _trainlint_probe.clock import CLOCK
+from _trainlint_probe.roots import in_backward
 from _trainlint_probe.sites import user_site
 from _trainlint_probe.syncs import INSIDE
 
@@ -45,6 +46,8 @@ def _look_at_forwards(torch: Any) -> None:
         depth[0] += 1
         if depth[0] != 1 or not probe.STATE.active or not CLOCK.step_count or not _is_trained(torch, module):
             return
+        if in_backward(torch):
+            return  # a part that checkpointing computes again
         key = (CLOCK.phase, module.training, torch.is_grad_enabled())
         seen = Seen.forwards.get(key)
         if seen is None:

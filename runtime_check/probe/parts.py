@@ -10,8 +10,9 @@ import sys
 from typing import Any
 
 import _trainlint_probe as probe
-from _trainlint_probe.changes_model import Roots, container_of
+from _trainlint_probe.changes_model import container_of
 from _trainlint_probe.clock import CLOCK
+from _trainlint_probe.roots import Roots
 from _trainlint_probe.sites import user_site
 
 _MOST = 64  # places where models are called

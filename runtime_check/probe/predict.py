@@ -12,9 +12,9 @@ import functools
 import importlib
 from typing import Any
 
-from _trainlint_probe.changes_model import Roots
 from _trainlint_probe.clock import CLOCK
 from _trainlint_probe.memory import LIVE, PARAMETERS
+from _trainlint_probe.roots import Roots
 
 OPTIMIZERS: list[Any] = []
 SITES: dict[int, Any] = {}  # of storages that were made before the first call of a model

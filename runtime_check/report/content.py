@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from runtime_check.compare.answers import noise_line
 from runtime_check.diagnosis import Diagnosis, Hotspot, phase_name
 from runtime_check.evidence import Answer, Verdict
 from runtime_check.findings import Finding
-from runtime_check.measures import bytes_text, timing
+from runtime_check.measures import bytes_text, cores_text, timing
 from runtime_check.report.side_effects import gather
 from runtime_check.verify import Report
 from runtime_check.what_if import batch_size, predict
@@ -233,6 +234,8 @@ def side_effects(report: Report) -> list[str]:
         lines.append(f"made outside the project and left there: {', '.join(effects.elsewhere[:6])}")
     if effects.commands:
         lines.append(f"other programs that the script ran, not guarded: {', '.join(effects.commands[:4])}")
+    kept = sorted({str(Path(outcome.folder).parent) for outcome in report.outcomes if outcome.folder is not None})
+    lines += [f"kept, with all that was written (--keep-run-dir): {folder}" for folder in kept]
     return lines
 
 
@@ -242,7 +245,7 @@ def utilisation(report: Report) -> list[str]:
         return []
     parts = []
     if used.cpu is not None:
-        parts.append(f"CPU {used.cpu:.0%} of {counted(report.host['cpus'], 'core')}")
+        parts.append(f"CPU {used.cpu:.0%} of {cores_text(report.host['cpus'])}")
     if used.memory_used is not None and used.memory_total:
         parts.append(f"memory {bytes_text(used.memory_used)} of {bytes_text(used.memory_total)}")
     if used.disk_read_bytes_per_s is not None:

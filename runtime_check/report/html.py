@@ -9,7 +9,8 @@ from typing import Any
 
 from runtime_check.compare.verdicts import METRICS
 from runtime_check.diagnosis import phase_name
-from runtime_check.measures import bytes_text
+from runtime_check.measures import bytes_text, cores_text
+from runtime_check.report import what_if_rows
 from runtime_check.report.plots import effects, memory, steps
 from runtime_check.statistics import share
 
@@ -19,6 +20,7 @@ _EMPTY: dict[str, Any] = {
     "script": "", "made_at": "", "command": [], "host": {"cpu": "", "cpus": None, "gpu": None, "shim": False},
     "failure": None, "out_of_memory": None, "diagnosis": None, "baseline": {}, "clock": None, "noise": {"warnings": []},
     "comparisons": None, "against": None, "findings": [], "not_run": [], "runs": [], "loaders": [],
+    "what_if": None, "batch_size": None, "prediction": None,
 }  # fmt: skip
 ORDER = {"confirmed": 0, "inconclusive": 1, "refuted": 2}
 
@@ -41,6 +43,7 @@ def to_html(report: dict[str, Any]) -> str:
         loader=FileSystemLoader(PAGE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["bytes"] = bytes_text
+    environment.filters["cores"] = cores_text
     environment.filters["short"] = lambda said: str(said).replace(_base(report), "")
     environment.filters["place"] = lambda entry: place(entry, report)
     style = Markup((PAGE / "page.css").read_text(encoding="utf-8"))
@@ -51,6 +54,10 @@ def to_html(report: dict[str, Any]) -> str:
         plots=drawn,
         tiles=tiles(report),
         findings=ordered(report.get("findings") or []),
+        tried=what_if_rows.tried(report),
+        not_tried=what_if_rows.not_tried(report),
+        search=what_if_rows.search(report),
+        prediction=what_if_rows.prediction(report),
         loaders=loaders(report),
         side_effects=_side_effects(report),
         device=device(report),

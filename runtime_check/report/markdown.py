@@ -97,7 +97,8 @@ def _share(saving: float, low: float | None, high: float | None) -> str:
 
 
 def _questions(report: Report) -> list[Cells]:
-    decisions = report.comparisons.decisions if report.comparisons is not None else ()
+    """Those that no table of candidates holds."""
+    decisions = report.comparisons.decisions if report.comparisons is not None and report.what_if is None else ()
     return [
         (
             d.proposal.change.title,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import inspect
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -233,6 +234,47 @@ def test_blocks_are_recomputed_and_the_gradients_are_the_same(interventions: Any
     (with_it, used), (without, unused) = gradients(True), gradients(False)
     torch.testing.assert_close(with_it, without)
     assert (used, unused) == (3, 0)
+
+
+class Inner(torch.nn.Module):
+    """A block that holds a Sequential of its own, as the MLP of a transformer is one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mlp = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 4))
+
+    def forward(self, x: Any) -> Any:
+        return x + self.mlp(x)
+
+
+def test_what_is_recomputed_in_backward_is_no_model_of_its_own(interventions: Any) -> None:
+    """The modules that checkpointing calls again are outermost there: they are neither checkpointed nor cast."""
+    change = interventions.make(torch, {"kind": "checkpoint"})
+    change.switch(True)
+    model = torch.nn.Sequential(*(Inner() for _ in range(3)))
+    for _ in range(2):
+        model(torch.ones(2, 4, requires_grad=True)).sum().backward()
+    assert change.used == 6
+    assert all(isinstance(part.forward, types.MethodType) for part in model[0].mlp)  # nothing was put around them
+
+
+def test_autocast_of_a_script_that_checkpoints_by_itself(interventions: Any) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    class Checkpointing(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.block = Inner()
+
+        def forward(self, x: Any) -> Any:
+            return checkpoint(self.block, x, use_reentrant=False)
+
+    change = interventions.make(torch, {"kind": "autocast"})
+    change.switch(True)
+    model = Checkpointing()
+    model(torch.ones(2, 4, requires_grad=True)).sum().backward()
+    assert change.used == 1
+    assert model.block.mlp[0].weight.grad is not None
 
 
 def test_channels_last_comes_and_goes(interventions: Any) -> None:

@@ -50,6 +50,101 @@ class Seen(HTMLParser):
         self.text.append(data)
 
 
+def candidate(title: str, **changes: Any) -> dict[str, Any]:
+    """A row of `what_if`, as `what_if.rows.to_object` makes it."""
+    made: dict[str, Any] = {
+        "name": "amp",
+        "title": title,
+        "text": f"{title}: as the terminal says it",
+        "measured": True,
+        "reason": None,
+        "speedup": {"value": 1.51, "interval": [1.47, 1.54]},
+        "memory_change": None,
+        "time": {"verdict": "confirmed", "why": "this costs 34 %", "effect": {"clock": "on-CPU"}},
+        "memory": None,
+        "remark": None,
+        "edits": [{"file": "/project/train.py", "line": 26, "now": None, "instead": "with torch.autocast(<x>):"}],
+    }
+    return {**made, **changes}
+
+
+MEMORY = {
+    "memory_change": {"value": -0.23, "interval": [-0.23, -0.23]},
+    "memory": {
+        "verdict": "confirmed",
+        "why": "",
+        "effect": {"metric": "train_peak_bytes", "a": 4 * 2**20, "b": 3 * 2**20},
+    },
+}
+
+
+def with_candidates(*candidates: dict[str, Any]) -> dict[str, Any]:
+    return {**recorded("slow_loader"), "cwd": "/project", "what_if": {"asked": [], "candidates": list(candidates)}}
+
+
+def test_candidates_stand_in_a_ranked_table_with_intervals_and_lines() -> None:
+    slower = candidate("checkpointing", speedup={"value": 0.8, "interval": [0.78, 0.83]}, time=None, **MEMORY)
+    same = candidate("fused", speedup={"value": 1.01, "interval": [0.97, 1.04]}, remark="per sample")
+    absent = candidate("TF32", measured=False, speedup=None, text="TF32: not run here: needs CUDA")
+    said = " ".join(Seen(to_html(with_candidates(candidate("AMP"), slower, same, absent))).text)
+    said = " ".join(said.split())
+    assert "1 AMP 1.51\N{MULTIPLICATION SIGN} \N{BLACK UP-POINTING TRIANGLE} faster [1.47, 1.54], on-CPU time" in said
+    assert "2 checkpointing 1.25\N{MULTIPLICATION SIGN} \N{BLACK DOWN-POINTING TRIANGLE} slower [1.20, 1.28]" in said
+    assert "-23.0 % in training, 4.0 MiB \N{RIGHTWARDS ARROW} 3.0 MiB" in said
+    assert "3 fused per sample 1.01\N{MULTIPLICATION SIGN} = no difference seen" in said
+    assert "train.py:26 with torch.autocast(<x>):" in said
+    assert "1 not measured TF32: not run here: needs CUDA" in said
+
+
+def test_what_a_number_leaves_out_is_said_beside_it() -> None:
+    why = "saves 9 %, which does not stand among 4 findings tested together"
+    doubted = candidate("AMP", time={"verdict": "inconclusive", "why": why, "effect": {}})
+    in_turn = candidate(
+        "workers", time={"verdict": "confirmed", "why": "...: they ran one after the other", "effect": {}}
+    )
+    untimed = candidate("checkpointing", speedup=None, time={"why": "it would take about 4m", "effect": {}}, **MEMORY)
+    page = to_html(with_candidates(doubted, in_turn, untimed))
+    assert "does not stand among all that were tried together" in page
+    assert "the runs went one after the other" in page
+    assert "time not measured: it would take about 4m" in page
+
+
+def test_the_search_of_a_batch_size_is_shown_trial_by_trial() -> None:
+    trials = [
+        {"size": 12, "fits": True, "peak": 2**20, "why": "", "short": False},
+        {"size": 600, "fits": False, "peak": 58 * 2**20, "why": "counted bytes passed the limit", "short": False},
+    ]
+    found = {
+        "largest": 592, "smallest_that_does_not_fit": 600, "now": 12, "limit_bytes": 64 * 2**20, "headroom": 0.1,
+        "kind": "live_tensor_bytes", "trials": trials, "ended": None, "reason": None,
+        "edits": [{"file": "/project/train.py", "line": 3, "now": None, "instead": "batch_size=592"}],
+    }  # fmt: skip
+    said = " ".join(" ".join(Seen(to_html({**EMPTY, "failure": None, "batch_size": found})).text).split())
+    assert "The largest batch that fits: 592 (it is 12 now) ; 10% of the limit of 64.0 MiB kept free" in said
+    assert "600 58.0 MiB no: counted bytes passed the limit" in said
+    assert "No finding was answered" not in said
+    refused = {**found, "largest": None, "reason": "on a CPU it takes a --memory-limit", "trials": []}
+    assert "Not searched: on a CPU it takes a --memory-limit" in to_html({**EMPTY, "batch_size": refused})
+
+
+def test_a_prediction_is_a_table_of_ratios_and_estimates() -> None:
+    estimate = {
+        "title": "as it is", "ratio": 1.0, "peak_bytes": 15 * 2**20, "low_bytes": 11 * 2**20, "high_bytes": 19 * 2**20,
+        "exact_bytes": 4 * 2**20, "by_category": {}, "fits": "open",
+    }  # fmt: skip
+    made = {
+        "kind": "estimate", "error_of_activations": 0.35, "failure": None, "gpu": "12MiB", "gpu_bytes": 12 * 2**20,
+        "as_it_is": estimate, "variants": [{**estimate, "title": "batch_size=16", "ratio": 1.73, "fits": "no"}],
+        "left_out": ["checkpointing: the step does not run"], "excluded": "without the CUDA context",
+    }  # fmt: skip
+    said = " ".join(" ".join(Seen(to_html({**EMPTY, "failure": None, "prediction": made})).text).split())
+    assert "batch_size=16 \N{MULTIPLICATION SIGN}1.73 15.0 MiB [11.0 MiB, 19.0 MiB] 4.0 MiB will not fit" in said
+    assert "as it is \N{MULTIPLICATION SIGN}1.00 15.0 MiB [11.0 MiB, 19.0 MiB] 4.0 MiB too near to tell" in said
+    assert "Not predicted: checkpointing: the step does not run" in said
+    failed = {**made, "as_it_is": None, "failure": "no call of a model was seen"}
+    assert "No prediction: no call of a model was seen" in to_html({**EMPTY, "prediction": failed})
+
+
 @pytest.mark.parametrize("report", [*map(recorded, NAMES), varied(), EMPTY])
 def test_the_page_fetches_nothing_and_runs_nothing(report: dict[str, Any]) -> None:
     page = to_html(report)

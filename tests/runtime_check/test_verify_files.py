@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from verify_runs import BASE, ROOT, SCRIPTS, Pass, Session
 
+from runtime_check.launch import remove_stale_folders
+
 pytestmark = pytest.mark.torch
 
 
@@ -174,6 +176,23 @@ def test_tensorboard_writes_to_the_runs_folder(tmp_path: Path) -> None:
         assert kept == {"left", "tensorboard"}
     finally:
         shutil.rmtree(session.folder)
+
+
+def test_a_folder_that_is_kept_is_not_taken_for_a_stale_one(tmp_path: Path) -> None:
+    """Nor is one whose owner lives; one whose owner is gone is."""
+    kept = Session(replace(BASE, keep_run_dir=True))
+    kept.close()
+    try:
+        assert list(kept.folder.iterdir()) == []  # nobody owns it any more
+    finally:
+        shutil.rmtree(kept.folder)
+    owners = {"alive": str(os.getpid()), "stale": str(2**22 + 1)}  # beyond the largest process id of Linux
+    for name, owner in owners.items():
+        (tmp_path / f"trainlint-{name}").mkdir()
+        (tmp_path / f"trainlint-{name}" / "owner").write_text(owner)
+    (tmp_path / "trainlint-kept").mkdir()
+    remove_stale_folders(tmp_path)
+    assert {folder.name for folder in tmp_path.iterdir()} == {"trainlint-alive", "trainlint-kept"}
 
 
 @pytest.mark.slow
