@@ -15,7 +15,10 @@ WITHOUT_END = 2**31  # steps: the schedule ends the run, not the clock
 
 
 class Toggles:
-    """`replicate` launches once more; `samples` says what is known so far, `null` what the empty slot showed."""
+    """`replicate` launches once more; `samples` says what is known so far, `null` what the empty slot showed.
+
+    A change with which the script fails is left out of the launches that follow, so that the others get an answer.
+    """
 
     def __init__(self, session: Session, proposals: Sequence[Proposal], size: Size, clock: str) -> None:
         self.session = session
@@ -24,15 +27,31 @@ class Toggles:
         self.clock = clock
         self.outcomes: list[Outcome] = []
         self._seconds: list[float] = []
+        self._failing: dict[int, str] = {}  # slot -> the script's error
+        self._whole: list[Outcome] = []  # replicates: without launches that a change made fail
 
     def replicate(self) -> None:
-        run = Pass("toggle", extra=self._configuration(swapped=len(self.outcomes) % 2 == 1))
-        outcome = self.session.launch(run)
-        self.outcomes.append(outcome)
+        swapped = len(self._whole) % 2 == 1
+        while True:
+            outcome = self.session.launch(Pass("toggle", extra=self._configuration(swapped)))
+            self.outcomes.append(outcome)
+            slot = failing_slot(outcome)
+            if not slot or slot in self._failing:
+                break
+            error = outcome.errors[0]
+            said = (str(error["message"]).splitlines() or [""])[0]
+            self._failing[slot] = f"the script fails with it: {error['type']}: {said[:160]}"
+        self._whole.append(outcome)
         self._seconds.append(outcome.wall_s)
 
     def _configuration(self, swapped: bool) -> dict[str, object]:
-        slots = [[], *([proposal.change.for_probe()] for proposal in self.proposals)]
+        slots = [
+            [],
+            *(
+                [] if slot in self._failing else [proposal.change.for_probe()]
+                for slot, proposal in enumerate(self.proposals, 1)
+            ),
+        ]
         toggle = {
             "slots": slots,
             "block": self.size.block,
@@ -55,7 +74,9 @@ class Toggles:
     def _samples(self, proposal: Proposal, slot: int) -> Samples:
         found: list[Replicate] = []
         failure: str | None = None
-        for outcome in self.outcomes:
+        if slot in self._failing:
+            failure = f"{proposal.change.title}: {self._failing[slot]}"
+        for outcome in self._whole:
             for result in outcome.results[:1]:
                 facts = result.get("toggle", {}).get("slots", ())
                 if slot >= len(facts):
@@ -64,9 +85,17 @@ class Toggles:
                 one = replicate(toggle_rounds(result, slot), self.clock)
                 if one is not None:
                     found.append(one)
-        if not any(outcome.stepped for outcome in self.outcomes) and self.outcomes:
+        if not any(outcome.stepped for outcome in self._whole) and self._whole:
             failure = "the script made no step with the change in place"
         return samples_of(proposal, found, self.clock, median(self._seconds), failure if slot else None)
+
+
+def failing_slot(outcome: Outcome) -> int | None:
+    """Of the change that was on when the script failed; None if it did not fail, or as it is."""
+    if not outcome.errors:
+        return None
+    at = [result["toggle"].get("on_at_end") for result in outcome.results if "toggle" in result]
+    return at[0] if at and all(slot == at[0] for slot in at) else None
 
 
 def why_no_effect(proposal: Proposal, facts: dict[str, object]) -> str | None:

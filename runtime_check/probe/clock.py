@@ -157,6 +157,10 @@ class Clock:
         n += 1
         for callback in self.on_boundary:
             callback(n)
+        self.end_if_enough()
+
+    def end_if_enough(self) -> None:
+        n = len(self.boundaries)
         if n > self.warmup + self.steps and not self.keep_going(n):
             self.finish("steps")
             self._stop()

@@ -5,6 +5,7 @@ seconds.
 from __future__ import annotations
 
 import functools
+import math
 import time
 from typing import Any, ClassVar
 
@@ -214,7 +215,9 @@ def _limit(turn: Turn, train_limit: int | None, eval_limit: int | None) -> int |
     if turn.facts.role != "train" or train_limit is None:
         return None
     if CLOCK.step_count > CLOCK.warmup + CLOCK.steps:
-        return 2  # enough steps were counted: on to the evaluation, and to the next epoch's order
+        # Enough steps were counted: on to the evaluation, and to the next epoch's order. One whole step of it, which may
+        # be several micro-batches.
+        return max(2, math.ceil(turn.facts.batches / CLOCK.step_count) + 1)
     return train_limit
 
 
@@ -227,6 +230,7 @@ def _turn_done(turn: Turn) -> None:
         CLOCK.flag("eval")
     elif turn.trained:
         Progress.training_turns_done += 1
+        CLOCK.end_if_enough()  # an epoch that was cut short may hold no step
     if CLOCK.past_warmup:
         CLOCK.set_phase("other")
     turn.batches = turn.since_backward = 0

@@ -110,7 +110,9 @@ class Schedule:
             }
             for slot in self.slots
         ]
-        return {"toggle": {"blocks": self.blocks, "slots": slots, "block": self.block}}
+        # Where it is: if the script fails now, this change is why.
+        at = self.turn % len(self.slots) if self.now is not None and self._on() else None
+        return {"toggle": {"blocks": self.blocks, "slots": slots, "block": self.block, "on_at_end": at}}
 
 
 def install(torch: Any, config: dict[str, Any]) -> None:

@@ -93,6 +93,32 @@ def test_all_findings_share_five_launches() -> None:
     assert noise.null_half_width < 0.02
 
 
+@dataclass
+class Failing(Launches):
+    """The script fails while the change of slot `bad` is on, in its first block."""
+
+    bad: int = 2
+
+    def launch(self, run: Pass, progress: Any = None) -> Outcome:
+        outcome = super().launch(run, progress)
+        if run.extra["toggle"]["slots"][self.bad]:
+            toggle = outcome.results[0]["toggle"]
+            toggle.update(blocks=[block for block in toggle["blocks"] if block[0] < self.bad], on_at_end=self.bad)
+            outcome.errors.append({"type": "RuntimeError", "message": "no such kernel\nsecond line", "site": []})
+        else:
+            outcome.results[0]["toggle"]["slots"][self.bad]["used"] = 0
+        return outcome
+
+
+def test_a_change_with_which_the_script_fails_leaves_the_others_their_answers() -> None:
+    session = Failing((0.0, 0.2, 0.0, 0.3))
+    made = compare(session, evidence(), asked(3), 3600.0)  # type: ignore[arg-type]
+    first, failing, last = made.comparisons.decisions
+    assert [first.verdict, failing.verdict, last.verdict] == [Verdict.CONFIRMED, Verdict.NOT_RUN, Verdict.CONFIRMED]
+    assert failing.why == "change 1: the script fails with it: RuntimeError: no such kernel"
+    assert [bool(run.extra["toggle"]["slots"][2]) for run in session.made][:3] == [True, False, False]
+
+
 def test_what_is_not_settled_gets_more_replicates() -> None:
     session = Launches((0.0, 0.035), spread=0.02)
     made = compare(session, evidence(), asked(1), 3600.0)  # type: ignore[arg-type]

@@ -160,3 +160,12 @@ def test_the_anchor_is_the_last_of_the_rarest(probe_module: Any) -> None:
 def test_the_interpreter_can_be_another_ones(launch: Any) -> None:
     outcome = launch("few_steps.py")  # with python=sys.executable, as for any other environment
     assert outcome.hellos[0]["executable"] == sys.executable
+
+
+def test_micro_batches_on_the_way_to_an_evaluation(launch: Any) -> None:
+    """Epochs that are cut short hold one whole step, and a pass ends also where one holds none."""
+    outcome = launch("accumulation.py", "behaviours", until_eval=True)
+    assert only_result(outcome)["why"] == "steps"
+    (loader,) = only_result(outcome)["loaders"]
+    assert loader["iterators"] == 2
+    assert loader["ended_early"] == 2
