@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.advice.cases import CASES
+from benchmarks.advice.cases import CASES, GPU_CASES
 from benchmarks.advice.page import page
 from benchmarks.advice.running import keep, read, run
 
@@ -23,12 +23,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--python", default=sys.executable, help="interpreter that has torch")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "advice" / "results.jsonl")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "verify-advice.md")
+    parser.add_argument("--gpu", action="store_true", help="the cases that need CUDA, in place of the others")
     parser.add_argument("--page", action="store_true", help="run nothing, write the page")
     given = parser.parse_args(arguments)
     if not given.page:
         done = {record["case"] for record in read(given.results)}
-        wanted = given.cases.split(",") if given.cases else [case.name for case in CASES if case.name not in done]
-        for case in (case for case in CASES if case.name in wanted):
+        cases = GPU_CASES if given.gpu else CASES
+        wanted = given.cases.split(",") if given.cases else [case.name for case in cases if case.name not in done]
+        for case in (case for case in cases if case.name in wanted):
             sys.stderr.write(f"{case.name}\n")
             keep(run(case, given.python), given.results)
             sys.stderr.write("\n")

@@ -25,6 +25,7 @@ class Case:
     launcher: str | None = None
     limit_eval_batches: int = 8
     budget_s: float = 480.0  # of comparing
+    devices: int = 0  # CUDA devices that it takes
     note: str = ""  # what a reader has to know of the script as it is run here
 
 
@@ -92,6 +93,28 @@ def two_ranks() -> Candidate:
     return Candidate("ranks", title, Proposal(change, Design.SEQUENTIAL, "sample_time", 0.5))
 
 
+def at(script: str, mark: str, kind: str, title: str) -> Callable[[], Candidate]:
+    """A change that is toggled at the marked line."""
+
+    def make() -> Candidate:
+        _, row = marked(script, mark)
+        change = Change(kind, title, str(FIXTURES / script), (row, row))
+        return Candidate(mark, title, Proposal(change, Design.TOGGLE, "step_time", 0.5))
+
+    return make
+
+
+def float16() -> Candidate:
+    title = "AMP (float16 with GradScaler)"
+    change = Change("scaled_float16", title, parameters={"dtype": "float16"})
+    return Candidate(
+        "float16",
+        title,
+        Proposal(change, Design.TOGGLE, "step_time", 0.5),
+        Proposal(change, Design.MEMORY, "train_peak_bytes", 0.5),
+    )
+
+
 READING = ("--reading", "0.003", "--batch-size", "8")
 
 CASES = (
@@ -132,4 +155,36 @@ CASES = (
     ),
     Case("batch-size", "resnet.py", ("--batch-size", "12"), ("batch-size",), budget_s=900.0, note="a batch of 12"),
     Case("compile-resnet", "resnet.py", tried=("compile",)),
+)
+
+_ON_CUDA = ("--device", "cuda", "--size", "256", "--width", "32", "--batch-size", "32", "--workers", "4")
+
+#: Run by `--gpu`, and by the tests marked `gpu`.
+GPU_CASES = (
+    Case(
+        "gpu-detector",
+        "detector.py",
+        _ON_CUDA,
+        ("amp", "pin-memory", "tf32", "cudnn-benchmark", "compile"),
+        more=(float16, at("detector.py", "item", "elide_sync", "without loss.item()")),
+        budget_s=900.0,
+        devices=1,
+    ),
+    Case(
+        "gpu-non-blocking",
+        "detector.py",
+        (*_ON_CUDA, "--pin-memory"),
+        more=(at("detector.py", "non_blocking", "non_blocking", "non_blocking=True"),),
+        devices=1,
+        note="pinned memory",
+    ),
+    Case(
+        "gpu-ranks",
+        "gpt.py",
+        ("--device", "cuda", "--width", "512", "--depth", "8", "--context", "256"),
+        more=(two_ranks,),
+        devices=2,
+        note="NCCL",
+    ),
+    Case("gpu-data-parallel", "data_parallel.py", tried=("ddp",), devices=2),
 )

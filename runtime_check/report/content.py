@@ -234,8 +234,8 @@ def side_effects(report: Report) -> list[str]:
         lines.append(f"made outside the project and left there: {', '.join(effects.elsewhere[:6])}")
     if effects.commands:
         lines.append(f"other programs that the script ran, not guarded: {', '.join(effects.commands[:4])}")
-    kept = sorted({str(Path(outcome.folder).parent) for outcome in report.outcomes if outcome.folder is not None})
-    lines += [f"kept, with all that was written (--keep-run-dir): {folder}" for folder in kept]
+    folders = sorted({str(Path(outcome.folder).parent) for outcome in report.outcomes if outcome.folder is not None})
+    lines += [f"kept, with all that was written (--keep-run-dir): {folder}" for folder in folders]
     return lines
 
 

@@ -75,7 +75,7 @@ def _doubts(made: dict[str, Any]) -> list[str]:
     if "one after the other" in why:
         found.append("the runs went one after the other: two do not fit side by side")
     if made["speedup"] is None and made["time"] is not None:
-        found.append(f"time not measured: {why}")
+        found.append(f"time not measured: {why.removeprefix(made['title']).lstrip(' :').removeprefix('was ')}")
     return found
 
 

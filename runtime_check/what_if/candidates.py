@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from runtime_check.compare.records import Change, Design, Proposal
 from runtime_check.evidence import Evidence
 from runtime_check.what_if import edits, loaders
 from runtime_check.what_if.parts import NO_CUDA, UNKNOWN, Parts, parts_of, share_of
-from runtime_check.what_if.records import NAMES, Candidate, not_run
+from runtime_check.what_if.records import NAMES, Candidate, Edit, not_run
 
 Maker = Callable[[Evidence, Parts], "list[Candidate]"]
 
@@ -127,9 +128,19 @@ def _no_grad(evidence: Evidence, parts: Parts) -> list[Candidate]:
     if parts.evaluated and not keeping:
         return not_run("no-grad", title, "the evaluation runs without a graph already")
     proposal = Proposal(Change("eval_no_grad", title), Design.MEMORY, "eval_peak_bytes", 1.0)
-    header = "with torch.no_grad():  # around the evaluation's loop"
-    lines = edits.before(keeping[0]["site"], header) if keeping else ()
+    lines = _around_evaluation(keeping[0], parts) if keeping else ()
     return [Candidate("no-grad", title, memory=proposal, edits=lines)]
+
+
+def _around_evaluation(model: dict[str, Any], parts: Parts) -> tuple[Edit, ...]:
+    """At the call of the model; where training calls it on the same line, at the evaluation's loader."""
+    shared = parts.trained is not None and parts.trained["site"][:2] == model["site"][:2]
+    loader = parts.evaluation_loader
+    if not shared:
+        return edits.before(model["site"], "with torch.no_grad():  # around the evaluation's loop")
+    if loader is None:
+        return ()
+    return edits.before(loader["site"], "with torch.no_grad():  # around the evaluation's loop over this loader")
 
 
 # -- settings

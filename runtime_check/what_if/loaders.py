@@ -60,8 +60,9 @@ def prefetch(evidence: Evidence, parts: Parts) -> list[Candidate]:
     if not loader["workers"]:
         return not_run(name, title, _NO_WORKERS)
     factor = 2 * _prefetched(loader)
-    options, block = {"prefetch_factor": factor}, loader["workers"] * factor + 1
-    return [_loader(loader, name, f"prefetch_factor={factor}", options, _waits(evidence), block)]
+    block = loader["workers"] * factor + 1
+    title = f"prefetch_factor={factor}"
+    return [_loader(loader, name, title, {"prefetch_factor": factor}, _waits(evidence), block)]
 
 
 def pinned(evidence: Evidence, parts: Parts) -> list[Candidate]:

@@ -42,6 +42,10 @@ class Parts:
         return max(found, key=lambda loader: loader["batches"], default=None)
 
     @property
+    def evaluation_loader(self) -> dict[str, Any] | None:
+        return next((loader for loader in self.loaders if loader["role"] == "eval"), None)
+
+    @property
     def device(self) -> str:
         model = self.trained
         return model["device"] if model is not None else ("cuda" if self.cuda else "cpu")

@@ -92,7 +92,7 @@ def test_candidates_stand_in_a_ranked_table_with_intervals_and_lines() -> None:
     assert "2 checkpointing 1.25\N{MULTIPLICATION SIGN} \N{BLACK DOWN-POINTING TRIANGLE} slower [1.20, 1.28]" in said
     assert "-23.0 % in training, 4.0 MiB \N{RIGHTWARDS ARROW} 3.0 MiB" in said
     assert "3 fused per sample 1.01\N{MULTIPLICATION SIGN} = no difference seen" in said
-    assert "train.py:26 with torch.autocast(<x>):" in said
+    assert "train.py:26: with torch.autocast(<x>):" in said
     assert "1 not measured TF32: not run here: needs CUDA" in said
 
 
@@ -102,11 +102,12 @@ def test_what_a_number_leaves_out_is_said_beside_it() -> None:
     in_turn = candidate(
         "workers", time={"verdict": "confirmed", "why": "...: they ran one after the other", "effect": {}}
     )
-    untimed = candidate("checkpointing", speedup=None, time={"why": "it would take about 4m", "effect": {}}, **MEMORY)
+    why = "checkpointing was not compared: it would take about 4m"
+    untimed = candidate("checkpointing", speedup=None, time={"why": why, "effect": {}}, **MEMORY)
     page = to_html(with_candidates(doubted, in_turn, untimed))
     assert "does not stand among all that were tried together" in page
     assert "the runs went one after the other" in page
-    assert "time not measured: it would take about 4m" in page
+    assert "time not measured: not compared: it would take about 4m" in page
 
 
 def test_the_search_of_a_batch_size_is_shown_trial_by_trial() -> None:

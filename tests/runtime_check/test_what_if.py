@@ -250,8 +250,21 @@ def test_no_grad_is_tried_where_the_evaluation_keeps_its_graph(seen: Any, tmp_pa
     assert "no evaluation" in str(the("no-grad", seen()).reason)
     evaluation = [model(script), model(script, training=False)]
     assert the("no-grad", seen(evaluated=True, models=evaluation)).memory is not None
+    evaluation[1]["site"] = [script, 5, "evaluate"]
+    assert the("no-grad", seen(evaluated=True, models=evaluation)).edits[0].line == 5
     evaluation[1]["grad"] = False
     assert "already" in str(the("no-grad", seen(evaluated=True, models=evaluation)).reason)
+
+
+def test_no_grad_does_not_go_where_training_calls_the_model_too(seen: Any, tmp_path: Path) -> None:
+    """A loss function that training and evaluation share: the line is that of the evaluation's loader."""
+    script = str(tmp_path / "train.py")
+    shared = [model(script), model(script, training=False)]
+    assert the("no-grad", seen(evaluated=True, models=shared)).edits == ()
+    evidence = seen(evaluated=True, models=shared)
+    evidence.observed.results[0]["loaders"].append({"role": "eval", "site": [script, 3, ""]})
+    (edit,) = the("no-grad", evidence).edits
+    assert (edit.line, edit.instead) == (3, "with torch.no_grad():  # around the evaluation's loop over this loader")
 
 
 def test_no_sync_needs_ranks_and_micro_batches(seen: Any) -> None:
