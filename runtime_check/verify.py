@@ -69,7 +69,10 @@ class Report:
 
 @dataclass
 class _Progress:
-    """What is being done, for whoever shows it: `show(pass, number of passes, number, steps done, steps asked)`."""
+    """What is being done, for whoever shows it: `show(what, passes, number of the pass, steps done, steps asked)`.
+
+    After the passes the number is 0, and what is counted are launches.
+    """
 
     show: Callable[[str, int, int, int, int], None] = field(default=lambda *_: None)
 
@@ -103,7 +106,7 @@ def _predicted(options: Options, session: Session, progress: _Progress) -> Repor
     outcomes: list[Outcome] = []
 
     def show(what: str, done: int, of: int) -> None:
-        progress.show(what, 1, 1, done, of)
+        progress.show(what, 0, 0, done, of)
 
     card = memory_of(options.gpu) if options.gpu is not None else None
     made = predict.predict(session, options.gpu, card, show, outcomes)
@@ -284,10 +287,9 @@ class _Run:
         proposals += [proposal for candidate in tried for proposal in candidate.proposals]
         if not proposals:
             return answers, None, ranked(asked, tried, ()) if tried else None
-        passes = len(self.plan.passes)
 
         def show(what: str, done: int, of: int) -> None:
-            self.progress.show(what, passes + 1, passes + 1, done, of)
+            self.progress.show(what, 0, 0, done, of)
 
         compared = compare(self.session, evidence, proposals, self.options.budget_s, show)
         self.compared += compared.outcomes
@@ -304,10 +306,9 @@ class _Run:
         trained = [one for result in results for one in result.get("loaders", ()) if one["role"] == "train"]
         loader = max(trained, key=lambda one: one["batches"], default=None)
         cuda = any(result["device"] for result in results)
-        passes = len(self.plan.passes)
 
         def show(what: str, done: int, of: int) -> None:
-            self.progress.show(what, passes + 2, passes + 2, done, of)
+            self.progress.show(what, 0, 0, done, of)
 
         return batch_size.find(self.session, loader, cuda, show, self.compared)
 

@@ -186,7 +186,8 @@ class _Comparing:
         decisions: list[Decision] = []
         samples: list[Samples] = []
         while made < planned.replicates and self._time_for(planned):
-            label = f"{planned.design.value}: {planned.proposals[0].change.title}"
+            titles = ", ".join(proposal.change.title for proposal in planned.proposals)
+            label = f"{planned.design.value}: {titles}"
             self.show(label, made, planned.replicates)
             experiment.replicate()
             made += 1

@@ -132,7 +132,10 @@ def folded(line: str, width: int | None) -> list[str]:
 
 @contextmanager
 def progress(file: TextIO | None = None) -> Iterator[Any]:
-    """What is being done, on standard error while it runs. Gives `show(pass, passes, number, done, asked)`."""
+    """What is being done, on standard error while it runs. Gives `show(what, passes, number, done, asked)`.
+
+    Steps are counted in a pass; what comes after the passes has the number 0, and its launches or pairs are counted.
+    """
     stream = file or sys.stderr
     try:
         from rich.console import Console
@@ -147,31 +150,33 @@ def progress(file: TextIO | None = None) -> Iterator[Any]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed}/{task.total} steps"),
+        TextColumn("{task.completed}/{task.total} {task.fields[unit]}"),
         TimeElapsedColumn(),
     )
     # Few redraws: the script is being timed on the same machine.
     with Progress(*columns, console=console, transient=True, refresh_per_second=2) as bar:
-        tasks: dict[int, Any] = {}
+        tasks: dict[str, Any] = {}
 
-        def show(name: str, passes: int, number: int, done: int, asked: int) -> None:
-            if number not in tasks:
+        def show(what: str, passes: int, number: int, done: int, asked: int) -> None:
+            said, unit = (f"pass {number}/{passes}: {what}", "steps") if number else (what, "times")
+            if said not in tasks:
                 for earlier in tasks.values():
                     bar.remove_task(earlier)
                 tasks.clear()
-                tasks[number] = bar.add_task(f"pass {number}/{passes}: {name}", total=asked)
-            bar.update(tasks[number], completed=min(done, asked))
+                tasks[said] = bar.add_task(said, total=asked, unit=unit)
+            bar.update(tasks[said], completed=min(done, asked))
 
         yield show
 
 
 def _plain_progress(stream: TextIO) -> Any:
-    told: set[int] = set()
+    told: set[str] = set()
 
-    def show(name: str, passes: int, number: int, done: int, asked: int) -> None:
-        if number not in told:
-            told.add(number)
-            stream.write(f"verify: pass {number} of {passes} ({name}), {asked} steps\n")
+    def show(what: str, passes: int, number: int, done: int, asked: int) -> None:
+        said = f"pass {number} of {passes} ({what}), {asked} steps" if number else f"{what}, up to {asked} times"
+        if said not in told:
+            told.add(said)
+            stream.write(f"verify: {said}\n")
             stream.flush()
 
     return show
