@@ -247,7 +247,8 @@ class _Run:
         answers = self._answers(evidence)
         report = self._report(evidence, code, answers)
         if ran_out is not None and self.options.find_batch_size:
-            report = replace(report, batch_search=self._search(self._smallest_batch()))
+            found = self._search(self._smallest_batch())
+            report = replace(report, batch_search=found, outcomes=(*self.outcomes, *self.compared))
         if ran_out is not None:
             lines = messages.out_of_memory(ran_out, evidence.cuda)
             diagnosis = diagnose(evidence, self.utilisation, ran_out_of_memory=True)
@@ -272,7 +273,8 @@ class _Run:
         diagnosis = diagnose(evidence, self.utilisation, ran_out_of_memory=ran_out is not None)
         report = replace(report, comparisons=comparisons, what_if=what_if)
         if self.options.find_batch_size:
-            report = replace(report, batch_search=self._search(evidence.observed))
+            found = self._search(evidence.observed)
+            report = replace(report, batch_search=found, outcomes=(*self.outcomes, *self.compared))
         return replace(report, diagnosis=diagnosis, out_of_memory=tuple(lines))
 
     def _compared(

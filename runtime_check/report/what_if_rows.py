@@ -92,7 +92,8 @@ def search(report: dict[str, Any]) -> dict[str, Any] | None:
     elif made["largest"] is not None:
         answer = f"The largest batch that fits: {made['largest']} (it is {made['now']} now)"
     kept = f"{made['headroom']:.0%} of the limit{limit} kept free; peaks {kind}"
-    return {"answer": answer, "kept": kept, "ended": made["ended"], "trials": made["trials"], "edits": made["edits"]}
+    trials = sorted(made["trials"], key=lambda trial: trial["size"])
+    return {"answer": answer, "kept": kept, "ended": made["ended"], "trials": trials, "edits": made["edits"]}
 
 
 def prediction(report: dict[str, Any]) -> dict[str, Any] | None:

@@ -153,7 +153,7 @@ def test_a_script_for_data_parallel_runs_on_two_ranks(launch: Launcher) -> None:
 @pytest.mark.torch
 @pytest.mark.parametrize("until_eval", [False, True])
 def test_ranks_are_observed_with_their_collectives(launch: Launcher, until_eval: bool) -> None:
-    """On the way to an evaluation epochs end after two batches, which is half a step here: that is not counted."""
+    """On the way to an evaluation epochs end after a step and a batch: what was not asked for is not counted."""
     run = launch("accumulating_ranks.py", "behaviours", "parts", launcher=TORCHRUN, until_eval=until_eval)
     timed = launch("accumulating_ranks.py", launcher=TORCHRUN)
     evidence = Evidence(0.03, False, observed=run, timed=timed)
