@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.advice.cases import CASES, GPU_CASES
-from benchmarks.advice.page import page
+from benchmarks.advice.page import measured, page
 from benchmarks.advice.running import keep, read, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--page", action="store_true", help="run nothing, write the page")
     given = parser.parse_args(arguments)
     if not given.page:
-        done = {record["case"] for record in read(given.results)}
+        done = {record["case"] for record in read(given.results) if any(map(measured, record["rows"]))}
         cases = GPU_CASES if given.gpu else CASES
         wanted = given.cases.split(",") if given.cases else [case.name for case in cases if case.name not in done]
         for case in (case for case in cases if case.name in wanted):

@@ -119,7 +119,7 @@ READING = ("--reading", "0.003", "--batch-size", "8")
 
 CASES = (
     Case("gpt", "gpt.py", tried=("amp", "checkpoint", "no-grad", "compile"), more=(set_to_none,)),
-    Case("resnet", "resnet.py", tried=("amp", "no-grad"), more=(accumulation, sequential)),
+    Case("resnet", "resnet.py", tried=("amp", "no-grad"), more=(accumulation,)),
     Case(
         "workers-reading",
         "resnet.py",
@@ -142,6 +142,7 @@ CASES = (
         ("prefetch-factor",),
         note="each picture waits 3 ms for a slow disk, 2 workers",
     ),
+    Case("sequential", "resnet.py", ("--plain",), more=(sequential,), note="without augmentation"),
     Case("ranks", "gpt.py", more=(two_ranks,)),
     Case("detector", "detector.py", tried=("amp", "checkpoint", "no-grad")),
     Case("workers-decoding", "detector.py", more=(two_workers("detector.py"),), note="pictures are decoded"),

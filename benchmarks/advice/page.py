@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.advice.cases import GPU_CASES
+from benchmarks.advice.cases import CASES, GPU_CASES
 from runtime_check.measures import bytes_text, cores_text
 
 Record = dict[str, Any]
@@ -68,7 +68,8 @@ NOTES = """\
 def page(records: Sequence[Record]) -> str:
     if not records:
         return f"{HEAD}\nNot measured yet.\n"
-    parts = [HEAD, _machine(records), _table(records), NOTES if _one_core(records) else NOTES_OF_MORE, _open(records)]
+    notes = NOTES if _one_core(records) else NOTES_OF_MORE
+    parts = [HEAD, _machine(records), _table(records), notes, _missing(records), _open(records)]
     return "\n".join(part for part in parts if part)
 
 
@@ -94,23 +95,26 @@ def _table(records: Sequence[Record]) -> str:
     head = ("advice", "script", "tried", "time", "peak memory", "verdict", "seconds")
     lines = [_line(head), _line(["---"] * len(head))]
     order = list(ADVICE)
-    rows = [(record, row) for record in records for row in record["rows"] if row["name"] in ADVICE]
+    rows = [(record, row) for record in records for row in record["rows"] if row["name"] in ADVICE and measured(row)]
     for record, row in sorted(rows, key=lambda pair: (order.index(pair[1]["name"]), pair[0]["script"])):
         lines.append(_line(_cells(record, row)))
     return "\n".join([*lines, ""])
 
 
 def _cells(record: Record, row: Row) -> list[str]:
-    script = f"`{record['script']}`" + (f", {record['note']}" if record["note"] else "")
     return [
         ADVICE[row["name"]],
-        script,
+        _script(record["script"], record["note"]),
         row["title"],
         _time(row),
         _memory(row),
         _verdict(row),
         str(record["seconds"]),
     ]
+
+
+def _script(name: str, note: str) -> str:
+    return f"`{name}`" + (f" ({note})" if note else "")
 
 
 def _time(row: Row) -> str:
@@ -149,20 +153,38 @@ def _verdict(row: Row) -> str:
     return ", ".join(f"{what}: {verdict}" if len(parts) > 1 else verdict for what, verdict in parts)
 
 
+def measured(row: Row) -> bool:
+    """It has a number, or a bound that refuted it."""
+    verdicts = [row[what]["verdict"] for what in ("time", "memory") if row[what] is not None]
+    return bool(row["measured"]) or "refuted" in verdicts
+
+
+def _missing(records: Sequence[Record]) -> str:
+    """What has not been measured, and what measures it."""
+    done = {(record["case"], row["name"]) for record in records for row in record["rows"] if measured(row)}
+    lines = []
+    for case in CASES:
+        names = (*case.tried, *(make().name for make in case.more))
+        missing = [ADVICE[name] for name in names if (case.name, name) not in done]
+        if missing:
+            script = _script(case.script, case.note)
+            lines.append(f"- `python -m benchmarks.advice --cases {case.name}`, on {script}: {'; '.join(missing)}")
+    return "\n".join(["## Not measured yet", "", *lines, ""]) if lines else ""
+
+
 def _open(records: Sequence[Record]) -> str:
     done = {record["case"] for record in records}
-    wanted = {case.name: case for case in GPU_CASES}
-    lines = ["## Not measured: needs a GPU", ""]
+    devices = {case.name: case.devices for case in GPU_CASES}
+    lines = []
     for name, case in ON_A_GPU.items():
         if case not in done:
-            devices = wanted[case].devices
-            need = "one device" if devices == 1 else f"{devices} devices"
-            extra = " over NCCL" if name == "ranks" else ""
-            lines.append(f"- {ADVICE[name]}{extra}: `python -m benchmarks.advice --gpu --cases {case}`, {need}")
-    if len(lines) == 2:
+            need = "one device" if devices[case] == 1 else f"{devices[case]} devices"
+            over = " over NCCL" if name == "ranks" else ""
+            lines.append(f"- {ADVICE[name]}{over}: `python -m benchmarks.advice --gpu --cases {case}`, {need}")
+    if not lines:
         return ""
     told = "The same experiments as tests: `pytest tests/runtime_check/test_advice.py -m gpu`."
-    return "\n".join([*lines, "", told, ""])
+    return "\n".join(["## Not measured: needs a GPU", "", *lines, "", told, ""])
 
 
 def _line(cells: Sequence[str]) -> str:

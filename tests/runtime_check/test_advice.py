@@ -20,6 +20,7 @@ def row(name: str, **changes: Any) -> dict[str, Any]:
         "name": name,
         "title": "AMP (bfloat16)",
         "reason": None,
+        "measured": True,
         "speedup": {"value": 1.25, "interval": [1.2, 1.3]},
         "memory_change": None,
         "time": {"verdict": "confirmed", "why": "", "effect": effect},
@@ -60,11 +61,28 @@ def test_what_needs_a_gpu_stands_there_as_not_measured_until_it_is() -> None:
     assert f"- {ADVICE['ddp']}:" in later
 
 
-def test_what_could_not_be_measured_says_why() -> None:
-    untimed = row("amp", speedup=None, time={"verdict": "not_run", "why": "it would take about 4m", "effect": {}})
-    text = page([record("gpt", untimed)])
-    assert "not measured: it would take about 4m" in text
-    assert "| not run |" in text
+def test_what_was_not_measured_is_listed_with_the_command_for_it() -> None:
+    late = {"verdict": "not_run", "why": "it would take about 4m", "effect": {}}
+    memory = {
+        "memory_change": {"value": -0.2, "interval": [-0.2, -0.2]},
+        "memory": {"verdict": "confirmed", "why": "", "effect": {"metric": "train_peak_bytes", "a": 2**20, "b": 2**19}},
+    }
+    half, none = row("amp", speedup=None, time=late, **memory), row("compile", speedup=None, time=late, measured=False)
+    bound = row(
+        "prefetch-factor", speedup=None, measured=False, time={**late, "verdict": "refuted", "why": "at most 1 %"}
+    )
+    text = page([record("gpt", half, none), record("prefetch", bound)])
+    table, _, listed = text.partition("## Not measured yet")
+    assert "| not measured: it would take about 4m |" in table
+    assert "not measured: at most 1 %" in table
+    assert ADVICE["compile"] not in table
+    (line,) = [line for line in listed.splitlines() if "--cases gpt`" in line]
+    assert line.startswith("- `python -m benchmarks.advice --cases gpt`, on `gpt.py`: ")
+    assert ADVICE["compile"] in line
+    assert ADVICE["amp"] not in line
+    (line,) = [line for line in listed.splitlines() if "--cases resnet`" in line]
+    assert ADVICE["amp"] in line
+    assert "--cases prefetch`" not in listed
 
 
 def test_every_piece_of_advice_has_a_script_that_is_there() -> None:
