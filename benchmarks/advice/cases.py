@@ -24,7 +24,7 @@ class Case:
     more: tuple[Callable[[], Candidate], ...] = ()
     launcher: str | None = None
     limit_eval_batches: int = 8
-    budget_s: float = 800.0  # of comparing, at most
+    budget_s: float = 1200.0  # of comparing, at most
     devices: int = 0  # CUDA devices that it takes
     note: str = ""  # what a reader has to know of the script as it is run here
 
@@ -118,7 +118,7 @@ def float16() -> Candidate:
 READING = ("--reading", "0.003", "--batch-size", "8")
 
 CASES = (
-    Case("gpt", "gpt.py", tried=("amp", "checkpoint", "no-grad", "compile"), more=(set_to_none,)),
+    Case("gpt", "gpt.py", tried=("amp", "checkpoint", "no-grad"), more=(set_to_none,)),
     Case("resnet", "resnet.py", tried=("amp", "no-grad"), more=(accumulation,)),
     Case(
         "workers-reading",
@@ -155,6 +155,7 @@ CASES = (
         note="2 ranks, gloo, 4 micro-batches a step",
     ),
     Case("batch-size", "resnet.py", ("--batch-size", "12"), ("batch-size",), note="a batch of 12"),
+    Case("compile-gpt", "gpt.py", tried=("compile",)),
     Case("compile-resnet", "resnet.py", tried=("compile",)),
 )
 

@@ -31,7 +31,7 @@ class Planned:
 
     @property
     def gain(self) -> float:
-        return max(proposal.gain for proposal in self.proposals)
+        return sum(proposal.gain for proposal in self.proposals)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ def spend(proposals: Sequence[Proposal], pace: Pace, memory_s: float, budget_s: 
     chosen: list[Planned] = []
     queue: list[tuple[float, tuple[Proposal, ...]]] = [(p.gain, (p,)) for p in others]
     if toggles:
-        queue.append((toggles[0].gain, tuple(toggles)))
+        # They share their processes: one experiment answers all of them, and all of them stand to gain.
+        queue.append((sum(toggle.gain for toggle in toggles), tuple(toggles)))
     for _, group in sorted(queue, key=lambda entry: -entry[0]):
         kept = group
         planned = least(kept, pace, memory_s)

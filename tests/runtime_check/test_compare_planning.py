@@ -12,7 +12,7 @@ import verify_runs  # noqa: F401  (puts the checkout on the path)
 
 from runtime_check.commandline import duration_s
 from runtime_check.compare.answers import effect_record, noise_line, proposals_for, with_comparisons
-from runtime_check.compare.budget import MOST_REPLICATES, bounded, spend
+from runtime_check.compare.budget import MOST_REPLICATES, bounded, least, spend
 from runtime_check.compare.comparing import agreeing, distrusted
 from runtime_check.compare.fixes import apply_edits, fixed_source, read_text, steers
 from runtime_check.compare.memory import decide_counted
@@ -237,6 +237,16 @@ def test_the_budget_goes_to_what_has_most_to_gain() -> None:
     assert {left.gain for left, _ in little.left_out} == {0.1, 0.5}
     assert all(cost > 0 for _, cost in little.left_out)
     assert spend(asked, FAST, 10.0, 0.0).planned == ()
+
+
+def test_toggles_that_share_their_processes_gain_together() -> None:
+    """Three of them against a pair that has more to gain than each: one experiment answers all three."""
+    pace = Pace(0.05, 10.0, 5)
+    asked = [proposal(0.8, Design.PAIRS), *(proposal(0.5) for _ in range(3))]
+    cost = least(tuple(asked[1:]), pace, 0.0).cost_s
+    spending = spend(asked, pace, 20.0, cost + 1.0)
+    assert [len(planned.proposals) for planned in spending.planned] == [3]
+    assert [left.design for left, _ in spending.left_out] == [Design.PAIRS]
 
 
 @pytest.mark.parametrize("budget", [60.0, 300.0, 1200.0])
