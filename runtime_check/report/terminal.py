@@ -170,12 +170,12 @@ def progress(file: TextIO | None = None) -> Iterator[Any]:
 
 
 def _plain_progress(stream: TextIO) -> Any:
-    told: set[str] = set()
+    told: set[tuple[str, int]] = set()
 
     def show(what: str, passes: int, number: int, done: int, asked: int) -> None:
-        said = f"pass {number} of {passes} ({what}), {asked} steps" if number else f"{what}, up to {asked} times"
-        if said not in told:
-            told.add(said)
+        said = f"pass {number} of {passes} ({what}), {asked} steps" if number else f"{what} ({done + 1} of {asked} at most)"
+        if (what, number) not in told:
+            told.add((what, number))
             stream.write(f"verify: {said}\n")
             stream.flush()
 

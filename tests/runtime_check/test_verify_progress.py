@@ -19,6 +19,6 @@ def test_each_pass_and_each_comparison_is_told_once() -> None:
                 show(title, 0, 0, done, 8)
     assert stream.getvalue().splitlines() == [
         "verify: pass 2 of 4 (timing), 25 steps",
-        "verify: toggle: AMP (bfloat16), fused SGD, up to 8 times",
-        "verify: pairs: num_workers=2, up to 8 times",
+        "verify: toggle: AMP (bfloat16), fused SGD (1 of 8 at most)",
+        "verify: pairs: num_workers=2 (1 of 8 at most)",
     ]
