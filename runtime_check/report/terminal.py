@@ -173,7 +173,11 @@ def _plain_progress(stream: TextIO) -> Any:
     told: set[tuple[str, int]] = set()
 
     def show(what: str, passes: int, number: int, done: int, asked: int) -> None:
-        said = f"pass {number} of {passes} ({what}), {asked} steps" if number else f"{what} ({done + 1} of {asked} at most)"
+        said = (
+            f"pass {number} of {passes} ({what}), {asked} steps"
+            if number
+            else f"{what} ({done + 1} of {asked} at most)"
+        )
         if (what, number) not in told:
             told.add((what, number))
             stream.write(f"verify: {said}\n")
