@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime_check.report import what_if_rows
 from runtime_check.verify import Report
 
 
@@ -75,12 +76,25 @@ def _object(report: Report) -> dict[str, Any]:
 
 
 def _lines(stored: dict[str, Any]) -> list[str]:
-    """In short: the verdicts, and what has become worse."""
+    """In short: the verdicts, candidates, and what has become worse."""
     base = str(stored.get("cwd", "")) + "/"
     lines = [f"{stored.get('script')}, measured {stored.get('made_at')}"]
     for finding in stored.get("findings", ()):
         place = f"{str(finding['file']).removeprefix(base)}:{finding['line']}"
         lines.append(f"{finding['code']}  {place}  {finding['verdict'].upper()}  {finding['why']}")
+    candidates = (stored.get("what_if") or {}).get("candidates", ())
+    lines += ["what if, most gain first:"] if candidates else []
+    for made in candidates:
+        lines.append(f"  {made['text']}")
+        places = made["edits"] if made["measured"] else ()
+        lines += [f"      {edit['file'].removeprefix(base)}:{edit['line']}: {edit['instead']}" for edit in places]
+    searched = what_if_rows.search(stored)
+    lines += [f"{searched['answer']}; {searched['kept']}"] if searched else []
+    predicted = what_if_rows.prediction(stored)
+    for row in predicted["rows"] if predicted else ():
+        ratio = f"x{row['ratio']:.2f}, " if row["ratio"] is not None else ""
+        fits = f", {row['fits']} {predicted['card']}" if predicted and predicted["card"] else ""
+        lines.append(f"predicted, {row['title']}: {ratio}estimate {row['estimate']}{fits}")
     earlier = stored.get("against")
     if earlier:
         lines.append(f"{'worse than' if earlier['regressed'] else 'no regression against'} {earlier['source']}")

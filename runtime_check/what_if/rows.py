@@ -56,7 +56,7 @@ def _time_text(row: Row) -> str | None:
     if decision is None:
         return None
     if speed is None:
-        return f"time not measured ({decision.why})"
+        return f"time not measured ({_without_title(decision)})"
     assert decision.effect is not None
     clock = " in on-CPU time" if decision.effect.clock == "on-CPU" else ""
     middle, low, high = speed
@@ -79,10 +79,15 @@ def _memory_text(row: Row) -> str | None:
         return None
     phase = "peak memory" if decision.proposal.metric == "train_peak_bytes" else "peak memory in evaluation"
     if change is None:
-        return f"{phase} not measured ({decision.why})"
+        return f"{phase} not measured ({_without_title(decision)})"
     middle, low, high = (_signed(value) for value in change)
     span = f" [{low}, {high}]" if low != high else ""
     return f"{phase} {middle} %{span}"
+
+
+def _without_title(decision: Decision) -> str:
+    """The row begins with it already."""
+    return decision.why.removeprefix(decision.proposal.change.title).lstrip(" :").removeprefix("was ")
 
 
 def _signed(share: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,6 +13,7 @@ from reports import NAMES, recorded, varied, without
 
 pytest.importorskip("jinja2")
 
+from runtime_check.commandline import main
 from runtime_check.report.html import PAGE, plots, to_html
 from runtime_check.report.plots.svg import Scale, ticks
 
@@ -331,3 +333,17 @@ def test_fills_differ_in_lightness_or_pattern(theme: dict[str, str]) -> None:
 def test_text_can_be_read(theme: dict[str, str]) -> None:
     for name in ("ink", "faint", "bad", "good", "open"):
         assert _contrast(theme[name], theme["page"]) >= 4.5
+
+
+def test_a_stored_report_tells_its_candidates_in_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored = tmp_path / "report.json"
+    absent = candidate("TF32", measured=False, text="TF32: not run here: needs CUDA")
+    stored.write_text(json.dumps(with_candidates(candidate("AMP"), absent)), encoding="utf-8")
+    assert main(["--from", str(stored)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("what if, most gain first:")
+    assert lines[at + 1 : at + 4] == [
+        "  AMP: as the terminal says it",
+        "      train.py:26: with torch.autocast(<x>):",
+        "  TF32: not run here: needs CUDA",
+    ]

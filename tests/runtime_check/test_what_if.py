@@ -355,3 +355,14 @@ def test_the_json_has_ratios_and_lines() -> None:
     assert candidate["speedup"] == {"value": 2.0, "interval": [1.6667, 2.5]}
     assert candidate["time"]["effect"]["saving"] == 0.5
     assert candidate["memory_change"] is None
+
+
+def test_a_row_does_not_say_its_title_twice() -> None:
+    time = Proposal(Change("autocast", "AMP"), Design.TOGGLE, "step_time")
+    memory = Proposal(Change("autocast", "AMP"), Design.MEMORY, "train_peak_bytes")
+    effect = Effect("train_peak_bytes", Design.MEMORY, 100.0, 80.0, "bytes", 0.2, 0.2, 0.2, 1.0, 2, 0, "counted")
+    late = Decision(time, Verdict.NOT_RUN, "AMP was not compared: it would take about 4m (--budget)")
+    row = Row(Candidate("amp", "AMP", time, memory), late, Decision(memory, Verdict.CONFIRMED, "", effect))
+    assert (
+        row_text(row) == "AMP: time not measured (not compared: it would take about 4m (--budget)), peak memory -20 %"
+    )
