@@ -58,7 +58,8 @@ advice helps one script and not the other; what it does to yours says `trainlint
 """
 
 NOTES = """\
-- *on-CPU*: the machine was busy, and the process's own time on the CPU was compared in place of the wall time.
+- *on-CPU*: the machine was busy, and the process's own time on the CPU was compared in place of the wall time. *at load N*: it was
+  busy, and what was changed is not on that time alone, so that the wall time was compared; it wants to be run again on a quiet one.
 - The *verdict* is on the claim "saves at least 3 %": of time, of memory. "refuted" with an interval below zero: it costs.
 - All ran on **one core**: workers can overlap waiting there, not computing, and the two ranks share it, so that no time can be
   saved by either. Two cores or more: run it again.
@@ -73,7 +74,7 @@ def page(records: Sequence[Record]) -> str:
     return "\n".join(part for part in parts if part)
 
 
-NOTES_OF_MORE = "\n".join(NOTES.splitlines()[:2]) + "\n"
+NOTES_OF_MORE = NOTES.partition("- All ran")[0]
 
 
 def _one_core(records: Sequence[Record]) -> bool:
@@ -106,7 +107,7 @@ def _cells(record: Record, row: Row) -> list[str]:
         ADVICE[row["name"]],
         _script(record["script"], record["note"]),
         row["title"],
-        _time(row),
+        _time(row, record),
         _memory(row),
         _verdict(row),
         str(record["seconds"]),
@@ -117,7 +118,7 @@ def _script(name: str, note: str) -> str:
     return f"`{name}`" + (f" ({note})" if note else "")
 
 
-def _time(row: Row) -> str:
+def _time(row: Row, record: Record) -> str:
     speed, decision = row["speedup"], row["time"]
     if decision is None:
         return "-"
@@ -126,6 +127,8 @@ def _time(row: Row) -> str:
     effect = decision["effect"]
     per = "a sample" if effect["metric"] == "sample_time" else "a step"
     clock = ", on-CPU" if effect["clock"] == "on-CPU" else ""
+    if effect["clock"] == "wall" and max(record["load"]) > record["cpus"]:
+        clock = f", at load {max(record['load']):.0f}"
     value, (low, high) = speed["value"], speed["interval"]
     amounts = f"{effect['a']:.2f} to {effect['b']:.2f} ms {per}{clock}"
     return f"{value:.2f}x [{_times(low)}, {_times(high)}], {amounts}"

@@ -50,6 +50,16 @@ def test_the_table_holds_the_effect_its_interval_the_verdict_and_the_machine() -
     assert text.index("| AMP (bfloat16) |") < text.index("| in a Sequential |")
 
 
+def test_wall_times_of_a_busy_machine_are_marked() -> None:
+    wall = {"metric": "sample_time", "clock": "wall", "a": 10.0, "b": 8.0}
+    made = row("workers", time={"verdict": "confirmed", "why": "", "effect": wall})
+    assert "10.00 to 8.00 ms a sample, at load 4 |" in page([record("workers-reading", made)])
+    quiet = {**record("workers-reading", made), "load": [0.5, 1.0], "cpus": 2}
+    text = page([quiet])
+    assert "10.00 to 8.00 ms a sample |" in text
+    assert "All ran on **one core**" not in text
+
+
 def test_what_needs_a_gpu_stands_there_as_not_measured_until_it_is() -> None:
     text = page([record("gpt", row("amp"))])
     listed = text.partition("## Not measured: needs a GPU")[2]
