@@ -77,7 +77,10 @@ def test_what_was_not_measured_is_listed_with_the_command_for_it() -> None:
         "memory_change": {"value": -0.2, "interval": [-0.2, -0.2]},
         "memory": {"verdict": "confirmed", "why": "", "effect": {"metric": "train_peak_bytes", "a": 2**20, "b": 2**19}},
     }
-    half, none = row("amp", speedup=None, time=late, **memory), row("compile", speedup=None, time=late, measured=False)
+    half, none = (
+        row("amp", speedup=None, time=late, **memory),
+        row("checkpoint", speedup=None, time=late, measured=False),
+    )
     bound = row(
         "prefetch-factor", speedup=None, measured=False, time={**late, "verdict": "refuted", "why": "at most 1 %"}
     )
@@ -85,10 +88,10 @@ def test_what_was_not_measured_is_listed_with_the_command_for_it() -> None:
     table, _, listed = text.partition("## Not measured yet")
     assert "| not measured: it would take about 4m |" in table
     assert "not measured: at most 1 %" in table
-    assert ADVICE["compile"] not in table
+    assert ADVICE["checkpoint"] not in table
     (line,) = [line for line in listed.splitlines() if "--cases gpt`" in line]
     assert line.startswith("- `python -m benchmarks.advice --cases gpt`, on `gpt.py`: ")
-    assert ADVICE["compile"] in line
+    assert ADVICE["checkpoint"] in line
     assert ADVICE["amp"] not in line
     (line,) = [line for line in listed.splitlines() if "--cases resnet`" in line]
     assert ADVICE["amp"] in line
