@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import verify_runs  # noqa: F401  (puts the checkout on the path)
+from verify_runs import ROOT
 
 from benchmarks.advice.cases import CASES, FIXTURES, GPU_CASES, Case, accumulation, sequential, two_workers
 from benchmarks.advice.page import ADVICE, ON_A_GPU, page
@@ -144,3 +144,10 @@ def test_advice_that_needs_a_gpu_is_measured_on_one(case: Case) -> None:
         assert one["reason"] is None, one["text"]
         for what in (one["time"], one["memory"]):
             assert what is None or what["effect"].get("interval") is not None, one["text"]
+
+
+def test_the_page_is_that_of_the_results_that_are_kept() -> None:
+    results = read(ROOT / "benchmarks" / "advice" / "results.jsonl")
+    written = (ROOT / "docs" / "verify-advice.md").read_text(encoding="utf-8")
+    assert written == page(results), "run: python -m benchmarks.advice --page"
+    assert not any("/" in edit["file"] for one in results for made in one["rows"] for edit in made["edits"])
