@@ -63,3 +63,35 @@ def varied() -> dict[str, Any]:
         {"id": None, "code": "TL304", "file": "/project/train.py", "line": 3, "message": "", "reason": "no CUDA device"}
     )
     return report
+
+
+def candidate(title: str, **changes: Any) -> dict[str, Any]:
+    """A row of `what_if`, as `what_if.rows.to_object` makes it."""
+    made: dict[str, Any] = {
+        "name": "amp",
+        "title": title,
+        "text": f"{title}: as the terminal says it",
+        "measured": True,
+        "reason": None,
+        "speedup": {"value": 1.51, "interval": [1.47, 1.54]},
+        "memory_change": None,
+        "time": {"verdict": "confirmed", "why": "this costs 34 %", "effect": {"clock": "on-CPU"}},
+        "memory": None,
+        "remark": None,
+        "edits": [{"file": "/project/train.py", "line": 26, "now": None, "instead": "with torch.autocast(<x>):"}],
+    }
+    return {**made, **changes}
+
+
+MEMORY = {
+    "memory_change": {"value": -0.23, "interval": [-0.23, -0.23]},
+    "memory": {
+        "verdict": "confirmed",
+        "why": "",
+        "effect": {"metric": "train_peak_bytes", "a": 4 * 2**20, "b": 3 * 2**20},
+    },
+}
+
+
+def with_candidates(*candidates: dict[str, Any]) -> dict[str, Any]:
+    return {**recorded("slow_loader"), "cwd": "/project", "what_if": {"asked": [], "candidates": list(candidates)}}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reports import recorded, varied, without
+from reports import MEMORY, candidate, recorded, varied, with_candidates, without
 
 pytest.importorskip("jinja2")
 
@@ -136,6 +136,12 @@ def test_plots_are_drawn_and_labels_stay_apart(name: str, tmp_path: Path) -> Non
 
 def test_on_a_narrow_screen_the_page_is_as_wide_as_the_screen(tmp_path: Path) -> None:
     assert probed(to_html(varied()), tmp_path, "--window-size=500,3000")["wide"] <= 0
+    instead = (
+        "with torch.autocast('cuda', dtype=torch.bfloat16):  # around the forward and the loss, not around backward()"
+    )
+    edits = [{"file": "/project/training/pipeline.py", "line": 1226, "now": None, "instead": instead}]
+    tried = with_candidates(candidate("checkpointing the 24 elements of Transformer.blocks", edits=edits, **MEMORY))
+    assert probed(to_html(tried), tmp_path, "--window-size=500,3000")["wide"] <= 0
 
 
 def _report(name: str) -> dict[str, Any]:
