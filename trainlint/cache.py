@@ -26,7 +26,7 @@ _FORMAT = 1
 _MOST_SETTINGS = 8  # files that are kept, one for each combination of settings
 _RACY = 2_000_000_000  # ns; a file that was changed so shortly before it was read may have changed again unseen
 _MARKERS = ("pyproject.toml", "trainlint.toml", "setup.py", ".git")
-_REQUIREMENTS = ("pyproject.toml", "setup.cfg", "environment.yml", "environment.yaml")
+_REQUIREMENTS = ("pyproject.toml", "setup.cfg", "setup.py", "environment.yml", "environment.yaml")
 
 # What is asked for the files that are not known. The second argument: what was read of projects (by their folder) on the
 # way, a `semantic.neighbours.Neighbours` each.

@@ -92,6 +92,8 @@ def _requirements(project: str) -> Iterator[tuple[str, str]]:
             yield from ((name, text) for text in _from_lines(_read(os.path.join(project, name))))
         elif name == "setup.cfg":
             yield from ((name, text) for text in _from_setup_cfg(_read(os.path.join(project, name))))
+        elif name == "setup.py":
+            yield from ((name, text) for text in _from_setup_script(_read(os.path.join(project, name))))
         elif name in ("environment.yml", "environment.yaml"):
             yield from ((name, text) for text in _from_conda(_read(os.path.join(project, name))))
 
@@ -139,6 +141,13 @@ def _from_setup_cfg(text: str) -> Iterator[str]:
     if parser.has_section("options.extras_require"):
         for _, value in parser.items("options.extras_require"):
             yield from _from_lines(value)
+
+
+def _from_setup_script(text: str) -> Iterator[str]:
+    if "torch" in text:
+        from trainlint.setup_script import requirements
+
+        yield from _from_lines("\n".join(requirements(text)))
 
 
 def _from_conda(text: str) -> Iterator[str]:
