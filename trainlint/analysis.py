@@ -164,7 +164,11 @@ class Analysis:
                 for note in raw.hit.notes:
                     places.want(note.record.context.module, note.record)
         places.resolve()
-        return [self._finding(source, script, places, group) for group in groups]
+        return [
+            self._finding(source, script, places, part)
+            for group in groups
+            for part in (_by_row(script, places, group) if group[0].rule.by_row else (group,))
+        ]
 
     def _finding(self, source: Source, script: Script, places: _Places, group: list[Raw]) -> Finding:
         first = group[0]
@@ -198,9 +202,9 @@ class Analysis:
             place=place,
             related=tuple(related),
             fix=_fix(source, places, group),
-            anchor_rows=rows,
+            anchor_rows=(*rows, place.end_row) if rule.by_row else rows,
             scope=_scope(hit.record),
-            statement=" ".join(source.line(rows[0]).split()),
+            statement=" ".join(source.line(place.row if rule.by_row else rows[0]).split()),
         )
 
 
@@ -328,6 +332,14 @@ def _settle(raws: list[Raw]) -> list[list[Raw]]:
     for group in groups.values():
         group.sort(key=lambda raw: (-(raw.hit.level or raw.rule.level), raw.hit.record.order))
     return list(groups.values())
+
+
+def _by_row(script: Script, places: _Places, group: list[Raw]) -> Iterable[list[Raw]]:
+    """A group for each row that hits of it start on."""
+    rows: dict[int, list[Raw]] = {}
+    for raw in group:
+        rows.setdefault(places.of(script.module, raw.hit.record).row, []).append(raw)
+    return rows.values()
 
 
 def _spots(record: Record) -> Iterable[int]:

@@ -53,7 +53,7 @@ def _restored_finding(values: list[Any], path: str, root: str) -> Finding:
         place=Place(*plain.place),
         related=related,
         fix=_restored_fix(plain.fix),
-        anchor_rows=(plain.anchor_rows[0], plain.anchor_rows[1]),
+        anchor_rows=tuple(plain.anchor_rows),
     )
 
 

@@ -77,7 +77,9 @@ class Finding(NamedTuple):
     place: Place
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
-    anchor_rows: tuple[int, int] = (0, 0)  # first and last row of the statement (a compound statement: its header)
+    # first and last row of the statement (a compound statement: its header), and of a part of it that has a finding of its
+    # own the last row: where comments silence it, new ones on the last of these
+    anchor_rows: tuple[int, ...] = (0, 0)
     scope: str = ""  # qualified name of the enclosing function or class, "" at module level
     statement: str = ""  # text of the statement's first line, white space folded
     fingerprint: str = ""

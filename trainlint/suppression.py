@@ -82,9 +82,9 @@ def suppress(
     left: list[Finding] = []
     silenced: list[Finding] = []
     for finding in findings:
-        first, last = finding.anchor_rows if finding.anchor_rows[0] else (finding.place.row, finding.place.row)
+        rows = finding.anchor_rows if finding.anchor_rows[0] else (finding.place.row,)
         hit = False
-        for row in {first, last}:
+        for row in set(rows):
             for at in by_row.get(row, ()):
                 if suppressions[at].names(finding.code) and not suppressions[at].skip_file:
                     used.setdefault(at, set()).add(finding.code)

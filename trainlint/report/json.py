@@ -32,7 +32,7 @@ def _with_verified(entry: dict[str, Any], finding: Finding, verified: Verified |
 def as_object(finding: Finding, source: Source | None) -> dict[str, Any]:
     """In a notebook, `cell` is the 1-based number of the code cell and rows are counted in it, also in edits."""
     cell, _ = _cell_place(source, finding.place.row)
-    last_row = finding.anchor_rows[1] or finding.place.row
+    last_row = finding.anchor_rows[-1] or finding.place.row
     return {
         "cell": cell,
         "code": finding.code,

@@ -61,6 +61,8 @@ class Rule:
     # Byte strings, by groups: a file can only have a finding if for one group all of its strings stand in it.
     triggers: ClassVar[tuple[tuple[bytes, ...], ...]] = ()
     preview: ClassVar[bool] = False
+    # Hits on different rows of a statement (the layers of a `Sequential`) are findings of their own.
+    by_row: ClassVar[bool] = False
 
     def check(self, script: Script) -> Iterator[Hit]:
         raise NotImplementedError

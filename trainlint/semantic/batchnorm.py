@@ -53,6 +53,11 @@ def before_batchnorm(script: Script) -> Iterator[tuple[Call, Expr]]:
             yield layer, norm
 
 
+def is_part(layer: Call) -> bool:
+    """Whether a layer stands among others in its statement: it is not the value that the statement assigns."""
+    return getattr(layer.statement, "value", None) is not layer
+
+
 def _in_sequentials(script: Script) -> Iterator[tuple[Call, Expr]]:
     for call in script.calls("torch.nn.Sequential"):
         parts = _parts(script, call)

@@ -59,6 +59,7 @@ class ConvBiasBeforeBatchnorm(Rule):
     why = "the norm subtracts it again; it costs memory, a kernel and optimizer state"
     help = "pass bias=False (existing checkpoints then lack the key)"
     triggers = ((b"torch",),)
+    by_row = True
 
     def check(self, script: Script) -> Iterator[Hit]:
         for layer, norm in batchnorm.before_batchnorm(script):
@@ -67,4 +68,5 @@ class ConvBiasBeforeBatchnorm(Rule):
                 position = batchnorm.bias_position(script, layer)
                 rewrite = rewrites.write_argument(layer, "bias", "False", position)
             notes = (Note(norm, "the BatchNorm is here"),)
-            yield Hit(layer.statement, {"layer": describe.text(layer)}, None, notes, rewrite=rewrite)
+            record = layer if batchnorm.is_part(layer) else layer.statement
+            yield Hit(record, {"layer": describe.text(layer)}, None, notes, rewrite=rewrite)
