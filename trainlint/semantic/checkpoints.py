@@ -249,16 +249,28 @@ def _beside(script: Script, known: list[Module], name: bytes) -> list[Module]:
 
 def allows_more(script: Script, context: Context) -> bool:
     """Under `with torch.serialization.safe_globals([...])`, or in a program that calls `add_safe_globals`."""
+    if under_safe_globals(context):
+        return True
+    return any(
+        module.calls_by_attr.get("add_safe_globals")
+        for module in script.semantics.program.modules(script.module, re.compile(rb"add_safe_globals"))
+    )
+
+
+def under_safe_globals(context: Context) -> bool:
     for frame in context.frames():
         record = frame.record
         if frame.kind == "with" and isinstance(record, With):
             for item in record.items:
                 if isinstance(item.value, Call) and item.value.attr == "safe_globals":
                     return True
-    return any(
-        module.calls_by_attr.get("add_safe_globals")
-        for module in script.semantics.program.modules(script.module, re.compile(rb"add_safe_globals"))
-    )
+    return False
+
+
+def adds_safe_globals(module: Module, context: Context) -> bool:
+    """Whether `add_safe_globals` is called in the same function, or at the top of the same file."""
+    calls = module.calls_by_attr.get("add_safe_globals", ())
+    return any(call.context.function in (None, context.function) for call in calls)
 
 
 def weights_only(script: Script, load: Call) -> object:

@@ -54,7 +54,7 @@ class UnsafeTorchLoad(Rule):
 
     ## When it is silent
 
-    Where `weights_only=True`, or its value is not known; where `safe_globals` or `add_safe_globals` is used; for a plain
+    Where `weights_only=True`, or its value is not known; under `safe_globals` or beside `add_safe_globals`; for a plain
     call where the target allows only torch 2.6 and later; for `weights_only=False` on a file that this program writes
     itself; for buffers in memory. `load_state_dict_from_url` without `weights_only=True` is advice.
 
@@ -103,15 +103,18 @@ class UnsafeTorchLoad(Rule):
         return rewrites.pass_keyword("weights_only", "True", safe=False)
 
     def _problem(self, script: Script, call: Call) -> str | None:
-        if checkpoints.allows_more(script, call.context):
+        if checkpoints.under_safe_globals(call.context):
             return None
         said = checkpoints.weights_only(script, call)
         pickler = arguments.given(script.inference, call, "pickle_module", 2)
         if said is False or (said is None and pickler is not None and not isinstance(pickler, Unknown)):
-            if checkpoints.own_saves(script, call):
+            # a list of classes somewhere in the program means nothing to a load that reads everything
+            if checkpoints.adds_safe_globals(script.module, call.context) or checkpoints.own_saves(script, call):
                 return None
             return "unpickles the file in full"
         low = script.settings.torch_range.low if script.settings is not None else _SAFE_BY_DEFAULT
+        if checkpoints.allows_more(script, call.context):
+            return None
         if said is None and low < _SAFE_BY_DEFAULT and not version_guards.is_guarded(script.inference, call.context):
             return f"unpickles the file in full before torch 2.6 (the target begins at {shown(low)})"
         return None

@@ -8,9 +8,10 @@ from trainlint.patterns_on_use import Pattern
 from trainlint.rules import rewrites
 from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import walk
+from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import is_self
-from trainlint.semantic.facts import Assign, Attribute, Binding, Call, Class, Expr, Mapping, Sequence
-from trainlint.semantic.values import Items, Object, Table, Value, each
+from trainlint.semantic.facts import Assign, Attribute, Binding, Call, Class, Expr, Mapping, Name, Sequence
+from trainlint.semantic.values import Const, Items, Number, Object, Table, Tensor, Text, Value, each
 
 if TYPE_CHECKING:
     from trainlint.rewriting import Change, Site
@@ -149,7 +150,7 @@ class UnregisteredSubmodules(Rule):
                 continue
             for method in base.methods.values():
                 for call in method.calls:
-                    if call.attr in ("add_module", "register_module", "setattr", "__setattr__"):
+                    if self._registers(script, call, name, binding):
                         return True
                     if call.attr in ("ModuleList", "ModuleDict", "Sequential", "extend") and self._names(call, name):
                         return True
@@ -161,6 +162,29 @@ class UnregisteredSubmodules(Rule):
                     if local is not None and any(getattr(e, "id", None) == local for e in walk.inside(other.value)):
                         return True
         return False
+
+    def _registers(self, script: Script, call: Call, name: str, binding: Binding) -> bool:
+        """`self.add_module(f"layer{i}", layer)`, where that may be one of the list: not what is built for itself."""
+        if call.attr not in ("add_module", "register_module", "setattr", "__setattr__") or not call.args:
+            return False
+        if call.attr == "setattr" and not is_self(call.args[0], call.context):
+            return False
+        given = call.keyword("module") or call.args[-1]
+        if isinstance(given, Call):
+            return not any(isinstance(v, Object) and v.call is given for v in each(script.value(given)))
+        if isinstance(given, Attribute):
+            return given.attr == name or not is_self(given.value, given.context)
+        if all(isinstance(v, (Const, Number, Text, Tensor)) for v in each(script.value(given))):
+            return False
+        if not isinstance(given, Name):
+            return True
+        found = lookup(given, given.id)[0]
+        if not found or not all(b.how == "assign" and isinstance(b.value, Call) and not b.path for b in found):
+            return True
+        return any(  # it is put into a list as well
+            isinstance(e, Name) and e.id == given.id and e is not given and e.context.function is given.context.function
+            for e in walk.names_read(given.context.module)
+        )
 
     def _are_attributes(self, value: Expr) -> bool:
         """`[self.down1, self.down2]`: registered under names of their own."""

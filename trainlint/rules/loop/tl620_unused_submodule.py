@@ -8,7 +8,7 @@ from trainlint.findings import Claim, Level
 from trainlint.patterns_on_use import Pattern
 from trainlint.rules import rewrites
 from trainlint.rules.rule import Hit, Rewrite, Rule
-from trainlint.semantic import known, walk
+from trainlint.semantic import known, unnamed_reads, walk
 from trainlint.semantic.contexts import is_self
 from trainlint.semantic.facts import Assign, Attribute, Await, Binding, Call, Class, Name, Walrus, Yield
 from trainlint.semantic.values import Const, Items, Number, Object, each
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 _MODULES = known.LIGHTNING_MODULES | {"torch.nn.Module", "torch.nn.modules.module.Module", "object", "abc.ABC"}
-# ways in which a class may use all that it holds, without a name
-_USES_ALL = frozenset(
-    "children named_children modules named_modules _modules __dict__ getattr vars get_submodule __getattr__ "
-    "state_dict_keys fuse_modules".split()
-)
 _NO_PARAMETERS = Pattern(
     r"ReLU|GELU|SiLU|Tanh|Sigmoid|Softmax|Identity|Flatten|Dropout|Pool|Upsample|PixelShuffle|ELU|Loss|Pad"
 )
@@ -55,8 +50,9 @@ class UnusedSubmodule(Rule):
 
     ## When it is silent
 
-    Layers read in the class, a subclass or by attribute anywhere in the project; classes that go through `children()`,
-    `modules()` or `getattr`, that hooks reach, or whose base lies outside of the project; layers without parameters.
+    Layers read in the class, a subclass, by attribute or by a string that may name them anywhere in the project; classes
+    that call what `children()` or `modules()` gives, or that ask `getattr` for a name that is not known; classes that hooks
+    reach, or whose base lies outside of the project; layers without parameters.
 
     ## Fix safety
 
@@ -83,13 +79,14 @@ class UnusedSubmodule(Rule):
 
     def check(self, script: Script) -> Iterator[Hit]:
         for cls in script.module.classes:
-            if script.role(cls) != "module" or not self._is_closed(script, cls):
+            family = self._closed_family(script, cls) if script.role(cls) == "module" else None
+            if family is None:
                 continue
             for name, bindings in cls.attributes.items():
                 if len(bindings) != 1 or name.startswith("__"):
                     continue
                 binding = bindings[0]
-                if self._is_layer(script, binding) and not self._is_read(script, cls, name, binding):
+                if self._is_layer(script, binding) and not self._is_read(script, cls, name, binding, family):
                     rewrite = self._rewrite(script, binding)
                     yield Hit(binding.source, {"name": name, "cls": cls.name}, rewrite=rewrite)
 
@@ -115,16 +112,17 @@ class UnusedSubmodule(Rule):
             return False
         return True
 
-    def _is_closed(self, script: Script, cls: Class) -> bool:
-        """Only named reads can use what the class holds, and there is a `forward` to read it."""
+    def _closed_family(self, script: Script, cls: Class) -> list[Class] | None:
+        """The class, its bases and subclasses, where only named reads can use what it holds and there is a `forward`."""
         family = [b for b in script.inference.bases(cls) if isinstance(b, Class)]
         outside = [b for b in script.inference.bases(cls) if not isinstance(b, Class)]
         if any(b not in _MODULES and not b.endswith(".LightningModule") for b in outside):
-            return False
-        family += self._subclasses(script, cls)
+            return None
+        for subclass in self._subclasses(script, cls):  # with what else they inherit from
+            family += [c for c in script.inference.bases(subclass) if isinstance(c, Class)]
         if not any("forward" in c.methods or "training_step" in c.methods for c in family):
-            return False
-        return not any(self._uses_all(c) for c in family)
+            return None
+        return None if any(unnamed_reads.reads_all(script, c, family) for c in family) else family
 
     def _subclasses(self, script: Script, cls: Class) -> list[Class]:
         return [
@@ -133,15 +131,6 @@ class UnusedSubmodule(Rule):
             for other in module.classes
             if other is not cls and cls in script.inference.bases(other)
         ]
-
-    def _uses_all(self, cls: Class) -> bool:
-        for method in cls.methods.values():
-            for call in method.calls:
-                if call.attr in _USES_ALL:
-                    return True
-                if call.attr in ("register_forward_hook", "exec", "eval") and call.args:
-                    return True
-        return any(a.context.cls is cls for n in ("_modules", "__dict__") for a in cls.module.attributes.get(n, ()))
 
     def _is_layer(self, script: Script, binding: Binding) -> bool:
         if (
@@ -164,19 +153,37 @@ class UnusedSubmodule(Rule):
             for v in values
         )
 
-    def _is_read(self, script: Script, cls: Class, name: str, binding: Binding) -> bool:
+    def _is_read(self, script: Script, cls: Class, name: str, binding: Binding, family: list[Class]) -> bool:
         for access in script.module.attributes.get(name, ()):
-            if access is not binding.source and not self._is_other(script, access, cls):
+            if access is not binding.source and not self._is_other(script, access, cls, family):
                 return True
-        if any(name in text and " " not in text for _, text in walk.strings(script.module)):
-            return True  # a key of a state dict, a name for getattr; not prose
+        if unnamed_reads.reads_by_string(script, script.module, name, family):
+            return True
         word = re.compile(rb"\b" + re.escape(name.encode()) + rb"\b")
         neighbours = script.project.neighbours
-        return neighbours.any_speaks(neighbours.connected(script.module.path) - {script.module.path}, word)
+        others = neighbours.connected(script.module.path) - {script.module.path}
+        if neighbours.any_speaks(others, word):
+            for path in sorted(others):
+                if neighbours.speaks(path, word) and self._is_read_there(script, path, name, cls, family):
+                    return True
+        return any(  # a name put together for `getattr`, in what imports the file
+            path in others
+            and neighbours.speaks(path, unnamed_reads.BY_STRING)
+            and self._is_read_there(script, path, name, cls, family)
+            for path in neighbours.family(script.module.path)
+        )
 
-    def _is_other(self, script: Script, access: Attribute, cls: Class) -> bool:
+    def _is_read_there(self, script: Script, path: str, name: str, cls: Class, family: list[Class]) -> bool:
+        module = script.project.module(path)
+        if module is None:
+            return True  # a notebook, a file that cannot be parsed
+        if any(not self._is_other(script, access, cls, family) for access in module.attributes.get(name, ())):
+            return True
+        return unnamed_reads.reads_by_string(script, module, name, family)
+
+    def _is_other(self, script: Script, access: Attribute, cls: Class, family: list[Class]) -> bool:
         """`self.name` of a class that has nothing to do with this one."""
         owner = access.context.cls
-        if owner is None or not is_self(access.value, access.context) or owner is cls:
+        if owner is None or not is_self(access.value, access.context) or any(owner is c for c in family):
             return False
         return cls not in script.inference.bases(owner) and owner not in script.inference.bases(cls)
