@@ -68,7 +68,11 @@ def test_what_is_no_target(text: str) -> None:
         ("setup.cfg", "[options.extras_require]\ntrain = torch<2\n", ((1, 13), (1, 13))),
         ("setup.cfg", "no section\n", (NEWEST, NEWEST)),
         ("setup.py", 'setup(name="x", install_requires=["numpy", "torch>=2.1,<2.4"])\n', ((2, 1), (2, 3))),
-        ("setup.py", 'import setuptools\nsetuptools.setup(extras_require={"train": ["torch~=2.2.0"]})\n', ((2, 2), (2, 2))),
+        (
+            "setup.py",
+            'import setuptools\nsetuptools.setup(extras_require={"train": ["torch~=2.2.0"]})\n',
+            ((2, 2), (2, 2)),
+        ),
         ("setup.py", 'NEEDS = [\n    "torch>=2.4",\n]\nsetup(install_requires=NEEDS + ["tqdm"])\n', ((2, 4), NEWEST)),
         ("setup.py", 'setup(install_requires="numpy\\ntorch==2.3.1\\n")\n', ((2, 3), (2, 3))),
         ("setup.py", 'setup(install_requires=[f"torch=={pinned}", "torch" + "<2"])\n', (NEWEST, NEWEST)),

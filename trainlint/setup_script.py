@@ -23,7 +23,9 @@ def requirements(text: str) -> Iterator[str]:
             for keyword in node.keywords:
                 if keyword.arg in _LISTS:
                     yield from _entries(keyword.value, names)
-                elif keyword.arg is None and isinstance(keyword.value, ast.Dict):  # setup(**{"install_requires": [...]})
+                elif keyword.arg is None and isinstance(
+                    keyword.value, ast.Dict
+                ):  # setup(**{"install_requires": [...]})
                     for key, value in zip(keyword.value.keys, keyword.value.values, strict=True):
                         if isinstance(key, ast.Constant) and key.value in _LISTS:
                             yield from _entries(value, names)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trainlint.records import NamedTuple
 from trainlint.rules.rule import Rewrite
-from trainlint.semantic.facts import Binding, Call, Constant, Expr, Record
+from trainlint.semantic.facts import Binding, Call, Constant, Expr, Name, Record
 from trainlint.torch_api.changes import exists
 
 if TYPE_CHECKING:
@@ -242,19 +242,19 @@ def through(call: Call, function: str) -> Part:
     return call, edit
 
 
-def deep_copy(script: Script, call: Call) -> Rewrite | None:
+def deep_copy(script: Script, value: Call | Name) -> Rewrite | None:
     """`x` -> `copy.deepcopy(x)`"""
-    function = name_for(script, "copy.deepcopy", call)
-    if function is None and not is_free(script, "copy", call):
+    function = name_for(script, "copy.deepcopy", value)
+    if function is None and not is_free(script, "copy", value):
         return None
 
     def edit(site: Site) -> Iterable[Change]:
         from trainlint import importing, rewriting
 
-        changes = rewriting.around_shallow_copy(site)
+        changes = rewriting.around_shallow_copy(site) if isinstance(value, Call) else []
         if changes:
             return changes
-        changes = rewriting.wrapped(site, site.call, function or "copy.deepcopy")
+        changes = rewriting.wrapped(site, rewriting.expression(site.node), function or "copy.deepcopy")
         return changes if function else [*changes, *importing.import_line(site.source, "copy")]
 
     return Rewrite(False, "Keep a copy", edit)

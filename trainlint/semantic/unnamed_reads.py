@@ -116,7 +116,9 @@ def _parts(call: Call) -> tuple[Expr | None, Expr | None]:
     """(whose attribute, the string) of `getattr(x, s)`, `x.get_submodule(s)`, `attrgetter(s)`."""
     if call.attr == "getattr":
         return (call.args[0], call.args[1]) if len(call.args) > 1 else (None, None)
-    return call.receiver if call.attr in ("get_submodule", "__getattribute__") else None, call.args[0] if call.args else None
+    return call.receiver if call.attr in ("get_submodule", "__getattribute__") else None, call.args[
+        0
+    ] if call.args else None
 
 
 def _may_be(script: Script, holder: Expr | None, names: set[int]) -> bool:

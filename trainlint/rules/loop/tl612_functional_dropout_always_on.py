@@ -9,8 +9,9 @@ from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe, rewrites
 from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import walk
+from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name
-from trainlint.semantic.facts import Assign, Attribute, Call, Context, Function, Name
+from trainlint.semantic.facts import Assign, Attribute, Call, Context, Expr, Function, Name
 
 if TYPE_CHECKING:
     from trainlint.rewriting import Change, Site
@@ -145,7 +146,11 @@ class FunctionalDropoutAlwaysOn(Rule):
 
     def _is_off(self, script: Script, call: Call) -> bool:
         rate = call.argument(1 if call.attr and call.attr[0].islower() else 0, "p")
-        return rate is not None and script.constant(rate) in (0, 0.0)
+        if rate is None or script.constant(rate) in (0, 0.0):
+            return rate is not None
+        # `p if self.training else 0.0`, `self.p * self.training`, also by a name for it
+        held = [rate, *(b.value for b in lookup(rate, rate.id)[0] if b.value)] if isinstance(rate, Name) else [rate]
+        return any(_names_mode(expr) for expr in held)
 
     def _is_kept(self, call: Call) -> bool:
         """Put on `self`, or switched: `nn.Dropout(p).train(self.training)(x)`."""
@@ -167,10 +172,8 @@ class FunctionalDropoutAlwaysOn(Rule):
         """Under a condition that names the mode: `if self.training:`."""
         for frame in context.local_frames():
             if frame.kind == "branch" and frame.test is not None:
-                for expr in walk.inside(frame.test):
-                    named = expr.attr if isinstance(expr, Attribute) else expr.id if isinstance(expr, Name) else ""
-                    if "train" in named or "eval" in named:
-                        return True
+                if _names_mode(frame.test):
+                    return True
         return False
 
     def _in_module(self, script: Script, context: Context, depth: int) -> bool:
@@ -192,6 +195,14 @@ class FunctionalDropoutAlwaysOn(Rule):
 
     def _is_meant(self, function: Function) -> bool:
         return bool(_MEANT.search(function.name))
+
+
+def _names_mode(expr: Expr) -> bool:
+    for part in walk.inside(expr):
+        named = part.attr if isinstance(part, Attribute) else part.id if isinstance(part, Name) else ""
+        if "train" in named or "eval" in named:
+            return True
+    return False
 
 
 def _as_function(site: Site, function: str, owner: str) -> Iterable[Change]:

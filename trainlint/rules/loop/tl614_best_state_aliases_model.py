@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 from trainlint.findings import Claim, Level
 from trainlint.rules import describe, rewrites
 from trainlint.rules.rule import Hit, Note, Rule
-from trainlint.semantic import walk
-from trainlint.semantic.contexts import dotted_name
-from trainlint.semantic.facts import Assign, Attribute, Call, Context, Expr, Mapping, Name, Sequence, Subscript
-from trainlint.semantic.step import BACKWARD
+from trainlint.semantic import best_state
+from trainlint.semantic.facts import Assign, Binding, Call, Compare, Constant, Context, Expr, Mapping, Name, Sequence
+from trainlint.semantic.values import Object, each
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -18,12 +17,13 @@ _SHALLOW = frozenset({"copy", "dict", "OrderedDict"})
 
 
 class BestStateAliasesModel(Rule):
-    """`best = model.state_dict()` kept in memory while the model trains on.
+    """`best = model.state_dict()` (or `best = model`) kept in memory while the model trains on.
 
     ## Why is this bad?
 
     `state_dict()` does not copy: its tensors are the weights of the model. Each further step changes them, so the "best"
-    weights that are loaded at the end are the last ones. A shallow copy of the dictionary is no better.
+    weights that are loaded at the end are the last ones. A shallow copy of the dictionary is no better, and
+    `best_model = model` is a second name for the model that trains on.
 
     ## Example
 
@@ -44,7 +44,7 @@ class BestStateAliasesModel(Rule):
     ## When it is silent
 
     A deep copy, or a dictionary of clones; saved to disk at once; loaded at once into another module; kept after training
-    has ended.
+    has ended, or where training ends right then; a model that each turn of the loop makes anew.
 
     ## Fix safety
 
@@ -66,32 +66,67 @@ class BestStateAliasesModel(Rule):
     message = "{call} is kept without a copy, and training goes on changing it"
     why = "the weights loaded later are the last ones, not the best ones"
     help = "keep copy.deepcopy(model.state_dict()), or save it to disk at once"
-    triggers = ((b"state_dict", b"load_state_dict"), (b"state_dict(", b"torch"))
+    triggers = ((b"state_dict", b"load_state_dict"), (b"state_dict(", b"torch"), (b"best", b"if "))
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call in script.methods("state_dict"):
-            if (
-                call.args
-                or call.keywords
-                or not isinstance(call.statement, Assign)
-                or not self._is_module(script, call)
-            ):
+            if call.args or call.keywords or not isinstance(call.statement, Assign) or call.receiver is None:
+                continue
+            if script.semantics.steps.role(call.receiver) not in ("module", "pretrained", ""):
                 continue
             kept = self._target(call.statement, call)
+            use = self._use(script, call.receiver, call.statement, kept) if kept is not None else None
+            if use is not None:
+                notes = (Note(use, _word(use)),)
+                yield Hit(call, {"call": describe.text(call)}, None, notes, rewrite=rewrites.deep_copy(script, call))
+        for statement in script.module.statements:  # `best_model = model`
             if (
-                kept is None
-                or not self._under_condition(call.context)
-                or not self._in_training(script, call.context, 0)
+                not isinstance(statement, Assign)
+                or not isinstance(statement.value, Name)
+                or len(statement.targets) != 1
             ):
                 continue
-            load = self._loaded_later(script, call, kept)
-            if load is not None:
-                notes = (Note(load, "loaded here"),)
-                yield Hit(call, {"call": describe.text(call)}, None, notes, rewrite=rewrites.deep_copy(script, call))
+            target, model = statement.targets[0], statement.value
+            if (
+                not isinstance(target, Name)
+                or "best" not in target.id
+                or not self._is_better(statement.context)
+                or not self._is_module(script, model)
+            ):
+                continue
+            use = self._use(script, model, statement, target.id)
+            if use is not None and not self._is_rebound(script, statement, target.id):
+                notes = (Note(use, _word(use)),)
+                yield Hit(model, {"call": describe.text(model)}, None, notes, rewrite=rewrites.deep_copy(script, model))
 
-    def _is_module(self, script: Script, call: Call) -> bool:
-        assert call.receiver is not None
-        return script.semantics.steps.role(call.receiver) in ("module", "pretrained", "")
+    def _use(self, script: Script, model: Expr, statement: Assign, kept: str) -> Expr | None:
+        if not any(f.kind == "branch" for f in statement.context.local_frames()):
+            return None
+        loop = best_state.trains_on(script, model, statement)
+        if loop is None and not best_state.trains_in_callers(script, statement.context):
+            return None
+        if best_state.saved_at_once(statement, kept):
+            return None
+        return best_state.loaded_or_saved(script, kept, statement, loop)
+
+    def _is_better(self, context: Context) -> bool:
+        """Under `if acc > best_acc:`."""
+        for frame in context.local_frames():
+            if frame.kind == "branch" and isinstance(frame.test, Compare):
+                return frame.test.ops in (("<",), (">",), ("<=",), (">=",))
+        return False
+
+    def _is_module(self, script: Script, expr: Expr) -> bool:
+        return all(isinstance(v, Object) and v.role == "module" for v in each(script.value(expr)))
+
+    def _is_rebound(self, script: Script, statement: Assign, name: str) -> bool:
+        """Whether the name also gets a copy, or another model, elsewhere."""
+        function = statement.context.function
+        bindings = function.locals.get(name, []) if function is not None else script.module.names.get(name, [])
+        return any(
+            b.statement is not statement and not (b.how == "assign" and isinstance(_bound(b), (Constant, Name)))
+            for b in bindings
+        )
 
     def _target(self, statement: Assign, call: Call) -> str | None:
         """The name that keeps the dictionary as it is: alone, in a tuple, as an item of a dict, or shallowly copied."""
@@ -105,9 +140,9 @@ class BestStateAliasesModel(Rule):
         ):
             for name, value in zip(target.elements, statement.value.elements, strict=False):
                 if self._holds(value, call):
-                    return _name(name)
+                    return best_state.name_of(name)
             return None
-        return _name(target) if self._holds(statement.value, call) else None
+        return best_state.name_of(target) if self._holds(statement.value, call) else None
 
     def _holds(self, value: Expr, call: Call) -> bool:
         if value is call:
@@ -118,53 +153,20 @@ class BestStateAliasesModel(Rule):
             return value.receiver is call or any(a is call for a in value.args)
         return False
 
-    def _under_condition(self, context: Context) -> bool:
-        return any(f.kind == "branch" for f in context.local_frames())
 
-    def _in_training(self, script: Script, context: Context, depth: int) -> bool:
-        """In a loop that trains, or in something that one calls."""
-        for frame in context.local_frames():
-            if frame.kind == "loop" and hasattr(frame.record, "body"):
-                if script.semantics.steps.of_loop(frame).of(BACKWARD):
-                    return True
-        if context.function is None or depth > 3:
-            return False
-        return any(
-            self._in_training(script, s.call.context, depth + 1)
-            for s in script.inference.callgraph.callers(context.function)
-        )
-
-    def _loaded_later(self, script: Script, call: Call, kept: str) -> Call | None:
-        """`load_state_dict(best)`, at another place than right after."""
-        own = kept.startswith("self.")
-        saved = self._saved_at_once(call, kept)
-        for load in script.module.calls_by_attr.get("load_state_dict", ()):
-            if saved or not load.args or _name(load.args[0]) != kept:
-                continue
-            if own:
-                if load.context.cls is not call.context.cls:
-                    continue
-            elif load.context.function is not call.context.function:
-                continue
-            if load.statement.block is call.statement.block or load.context.within(call.context):
-                continue  # copied into another module on the spot
-            return load
-        return None
-
-    def _saved_at_once(self, call: Call, kept: str) -> bool:
-        for other in call.statement.block[call.statement.index + 1 :]:
-            for expr in walk.inside(other):
-                if (
-                    isinstance(expr, Call)
-                    and expr.attr in ("save", "save_checkpoint", "dump")
-                    and any(_name(a) == kept for a in expr.args)
-                ):
-                    return True
-        return False
+def _bound(binding: Binding) -> Expr | None:
+    """What a name gets: `None` for `best` in `loss, best = 1.0, None`."""
+    value = binding.value
+    for step in binding.path:
+        if step is None or not isinstance(value, Sequence) or step >= len(value.elements):
+            return None
+        value = value.elements[step]
+    return value
 
 
-def _name(expr: Expr) -> str | None:
-    """`best`, `self.best`; `record["weights"]` and `self.record["weights"]` by the dictionary they lie in."""
-    while isinstance(expr, Subscript):
-        expr = expr.value
-    return dotted_name(expr) if isinstance(expr, (Name, Attribute)) else None
+def _word(use: Expr) -> str:
+    return (
+        "returned here"
+        if not isinstance(use, Call)
+        else f"{'loaded' if use.attr == 'load_state_dict' else 'saved'} here"
+    )

@@ -9,7 +9,7 @@ from trainlint.rules import rewrites
 from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import walk
 from trainlint.semantic.bindings import lookup
-from trainlint.semantic.contexts import is_self
+from trainlint.semantic.contexts import dotted_name, is_self
 from trainlint.semantic.facts import Assign, Attribute, Binding, Call, Class, Expr, Mapping, Name, Sequence
 from trainlint.semantic.values import Const, Items, Number, Object, Table, Tensor, Text, Value, each
 
@@ -99,27 +99,65 @@ class UnregisteredSubmodules(Rule):
             return None
         if not isinstance(binding.source, Attribute) or not isinstance(binding.statement, Assign):
             return None
+        registered = self._registered_elements(script, binding.value)
         for value in each(script.value(binding.value)):
             if isinstance(value, Items) and value.kind in ("list", "tuple"):
                 # an empty display is filled later: `element` is what is appended
                 elements = list(value.elements) if value.elements else [value.element]
-                if value.elements and len(elements) == 1:
+                if value.elements and len(elements) == 1 and not any(self._added(cls, binding)):
                     return None  # hidden on purpose
-                if self._holds_parameters(script, elements):
+                if self._holds_parameters(script, elements, registered):
                     return value.kind
             elif isinstance(value, Table):
-                if self._holds_parameters(script, [v for _, v in value.items] or [value.rest]):
+                stored = (
+                    [v for _, v in value.items] or [script.value(e) for e in self._stored(cls, binding)] or [value.rest]
+                )
+                if self._holds_parameters(script, stored, registered):
                     return "dict"
             else:
                 return None
         return None
 
-    def _holds_parameters(self, script: Script, elements: list[Value]) -> bool:
-        """Modules only, at least one of which has parameters."""
+    def _registered_elements(self, script: Script, value: Expr) -> list[Value]:
+        """Of `[self.encoder, nn.Linear(4, 2)]` the first: it is an attribute."""
+        if not isinstance(value, (Sequence, Mapping)):
+            return []
+        elements = value.elements if isinstance(value, Sequence) else value.values
+        return [script.value(e) for e in elements if _is_own(e)]
+
+    def _puts(self, cls: Class, binding: Binding) -> Iterator[Expr]:
+        """The display, and what is put into it later."""
+        if binding.value is not None:
+            yield binding.value
+        yield from self._added(cls, binding)
+        yield from self._stored(cls, binding)
+
+    def _added(self, cls: Class, binding: Binding) -> Iterator[Expr]:
+        """What `self.layers.append(...)` and `self.layers += ...` put into a list."""
+        names = _names_of(binding)
+        for method in ("append", "extend", "insert"):
+            for call in cls.module.calls_by_attr.get(method, ()):
+                if call.context.cls is cls and call.receiver is not None and dotted_name(call.receiver) in names:
+                    yield from call.args
+        function = binding.context.function
+        scopes = [cls.attributes.get(binding.name, [])]
+        if function is not None and isinstance(binding.value, Name):
+            scopes.append(function.locals.get(binding.value.id, []))
+        yield from (b.value for scope in scopes for b in scope if b.how == "augment" and b.value is not None)
+
+    def _stored(self, cls: Class, binding: Binding) -> Iterator[Expr]:
+        """What `self.heads[name] = ...` puts into a dict."""
+        for name in _names_of(binding):
+            for store in cls.module.stores.get(f"{name}[]", ()):
+                if store.context.cls is cls and store.value is not None:
+                    yield store.value
+
+    def _holds_parameters(self, script: Script, elements: list[Value], registered: list[Value]) -> bool:
+        """Modules only, at least one of which has parameters and is registered under no other name."""
         values = [v for e in elements for v in each(e)]
         if not values or not all(isinstance(v, Object) and v.role == "module" for v in values):
             return False
-        return any(self._has_parameters(script, v) for v in values if isinstance(v, Object))
+        return any(self._has_parameters(script, v) for v in values if isinstance(v, Object) and v not in registered)
 
     def _has_parameters(self, script: Script, value: Object) -> bool:
         if value.call is None:
@@ -150,7 +188,7 @@ class UnregisteredSubmodules(Rule):
                 continue
             for method in base.methods.values():
                 for call in method.calls:
-                    if self._registers(script, call, name, binding):
+                    if self._registers(script, cls, call, name, binding):
                         return True
                     if call.attr in ("ModuleList", "ModuleDict", "Sequential", "extend") and self._names(call, name):
                         return True
@@ -163,7 +201,7 @@ class UnregisteredSubmodules(Rule):
                         return True
         return False
 
-    def _registers(self, script: Script, call: Call, name: str, binding: Binding) -> bool:
+    def _registers(self, script: Script, cls: Class, call: Call, name: str, binding: Binding) -> bool:
         """`self.add_module(f"layer{i}", layer)`, where that may be one of the list: not what is built for itself."""
         if call.attr not in ("add_module", "register_module", "setattr", "__setattr__") or not call.args:
             return False
@@ -181,10 +219,8 @@ class UnregisteredSubmodules(Rule):
         found = lookup(given, given.id)[0]
         if not found or not all(b.how == "assign" and isinstance(b.value, Call) and not b.path for b in found):
             return True
-        return any(  # it is put into a list as well
-            isinstance(e, Name) and e.id == given.id and e is not given and e.context.function is given.context.function
-            for e in walk.names_read(given.context.module)
-        )
+        inside = [e for put in self._puts(cls, binding) for e in walk.inside(put)]
+        return any(isinstance(e, Name) and e.id == given.id for e in inside)
 
     def _are_attributes(self, value: Expr) -> bool:
         """`[self.down1, self.down2]`: registered under names of their own."""
@@ -206,6 +242,12 @@ class UnregisteredSubmodules(Rule):
 def _is_own(value: Expr) -> bool:
     """`self.encoder`"""
     return isinstance(value, Attribute) and is_self(value.value, value.context)
+
+
+def _names_of(binding: Binding) -> list[str]:
+    """`self.layers`, and `layers` where that is what is assigned."""
+    local = [binding.value.id] if isinstance(binding.value, Name) else []
+    return [f"self.{binding.name}", *local]
 
 
 def _registered(site: Site, function: str) -> Iterable[Change]:
