@@ -7,7 +7,19 @@ from trainlint.findings import Claim, Level
 from trainlint.rules import describe, rewrites
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import best_state
-from trainlint.semantic.facts import Assign, Binding, Call, Compare, Constant, Context, Expr, Mapping, Name, Sequence
+from trainlint.semantic.facts import (
+    Assign,
+    Binding,
+    Call,
+    Compare,
+    Constant,
+    Context,
+    Expr,
+    Mapping,
+    Name,
+    Sequence,
+    Statement,
+)
 from trainlint.semantic.values import Object, each
 
 if TYPE_CHECKING:
@@ -79,25 +91,25 @@ class BestStateAliasesModel(Rule):
             if use is not None:
                 notes = (Note(use, _word(use)),)
                 yield Hit(call, {"call": describe.text(call)}, None, notes, rewrite=rewrites.deep_copy(script, call))
-        for statement in script.module.statements:  # `best_model = model`
-            if (
-                not isinstance(statement, Assign)
-                or not isinstance(statement.value, Name)
-                or len(statement.targets) != 1
-            ):
+        for statement in script.module.statements:
+            name = self._second_name(script, statement)
+            if name is None:
                 continue
-            target, model = statement.targets[0], statement.value
-            if (
-                not isinstance(target, Name)
-                or "best" not in target.id
-                or not self._is_better(statement.context)
-                or not self._is_module(script, model)
-            ):
-                continue
-            use = self._use(script, model, statement, target.id)
-            if use is not None and not self._is_rebound(script, statement, target.id):
+            assert isinstance(statement, Assign) and isinstance(statement.value, Name)
+            model = statement.value
+            use = self._use(script, model, statement, name)
+            if use is not None and not self._is_rebound(script, statement, name):
                 notes = (Note(use, _word(use)),)
                 yield Hit(model, {"call": describe.text(model)}, None, notes, rewrite=rewrites.deep_copy(script, model))
+
+    def _second_name(self, script: Script, statement: Statement) -> str | None:
+        """`best_model = model`"""
+        if not isinstance(statement, Assign) or not isinstance(statement.value, Name) or len(statement.targets) != 1:
+            return None
+        target = statement.targets[0]
+        if not isinstance(target, Name) or "best" not in target.id or not self._is_better(statement.context):
+            return None
+        return target.id if self._is_module(script, statement.value) else None
 
     def _use(self, script: Script, model: Expr, statement: Assign, kept: str) -> Expr | None:
         if not any(f.kind == "branch" for f in statement.context.local_frames()):
