@@ -24,6 +24,7 @@ from trainlint.semantic.values import (
     Table,
     Tensor,
     Text,
+    Type,
     Unknown,
     Value,
     constant,
@@ -1013,6 +1014,18 @@ def _extreme(inference: Inference, call: Call) -> Value:
     return inference.element(_first(inference, call)) if call.args else UNKNOWN
 
 
+def _default_dict(inference: Inference, call: Call) -> Value:
+    """`defaultdict(AverageMeter)`: whatever the key, an object of the project's class."""
+    made = inference.value(call.args[0]) if call.args else UNKNOWN
+    if isinstance(made, Type):
+        return Table((), inference.instance(made.cls))
+    if isinstance(made, Routine):
+        given = inference.returned(made.function)
+        if isinstance(given, Object) and given.cls is not None:
+            return Table((), given)
+    return UNKNOWN
+
+
 def _dict(inference: Inference, call: Call) -> Value:
     items: list[tuple[str, Value]] = []
     complete = True
@@ -1044,7 +1057,21 @@ def _getattr(inference: Inference, call: Call) -> Value:
             if len(call.args) > 2:
                 found.append(inference.value(call.args[2]))
             return join(found)
+        return join([member(one.name) for one in each(inference.value(call.args[0])) if isinstance(one, External)])
     return UNKNOWN
+
+
+# What any one of the things in a package is, as far as it can be told without its name.
+_MEMBERS = {
+    "torch.optim": "torch.optim.Optimizer",
+    "torch.optim.lr_scheduler": "torch.optim.lr_scheduler.LRScheduler",
+    "torchvision.models": "torchvision.models.get_model",
+}
+
+
+def member(package: str) -> Value:
+    """`getattr(torch.optim, config["optimizer"])`, `models.__dict__[args.arch]`: something that stands for it."""
+    return External(_MEMBERS[package]) if package in _MEMBERS else UNKNOWN
 
 
 def _map(inference: Inference, call: Call) -> Value:
@@ -1124,6 +1151,7 @@ _BUILTIN_CALLS: dict[str, Callable[[Inference, Call], Value]] = {
     "max": _extreme,
     "min": _extreme,
     "dict": _dict,
+    "collections.defaultdict": _default_dict,
     "collections.OrderedDict": _dict,
     "getattr": _getattr,
     "map": _map,

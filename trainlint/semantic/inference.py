@@ -753,6 +753,9 @@ class Inference:
         if isinstance(held, Unknown):
             stored = self._item_stored(expr, index)
             return stored
+        if isinstance(held, External) and held.name.endswith(".__dict__"):
+            package = held.name.removesuffix(".__dict__")
+            return external.attribute(f"{package}.{index}") if isinstance(index, str) else external.member(package)
         result = self.item(held, index)
         if isinstance(held, Table) or isinstance(result, Unknown):
             stored = self._item_stored(expr, index)

@@ -72,8 +72,9 @@ def _loss(script: Script, call: Call) -> bool | None:
     """True for a loss of torch that averages, False for one that does not, None for something else."""
     for value in each(script.value(call.callee)):
         if isinstance(value, Object) and _is_pretrained(value):
-            # a transformer that is given labels averages over their tokens
-            return True if call.keyword("labels") is not None and not call.keyword("num_items_in_batch") else None
+            # a transformer that is given labels (without them it has no loss) averages over their tokens
+            labelled = call.keyword("labels") is not None or any(k.name is None for k in call.keywords)
+            return True if labelled and not call.keyword("num_items_in_batch") else None
         if isinstance(value, Object) and value.role == "loss":
             if value.cls is not None or not value.name.startswith("torch.nn."):
                 return False if value.name or value.cls is not None else None

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainlint.semantic.bindings import lookup
+from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import (
+    Assign,
     Attribute,
     Call,
     Conditional,
@@ -45,6 +47,8 @@ _SAME_VALUES = frozenset(
     "expand expand_as view_as reshape_as type type_as half bfloat16".split()
 )
 _SAME_LAYERS = frozenset("Flatten Unflatten Identity".split())
+# what the last layers of ready-made models are called
+_HEADS = ("fc", "classifier", "head", "heads", "_fc", "last_linear")
 _DEEPEST = 24
 
 
@@ -154,7 +158,26 @@ class OutputActivation:
             return self.of(call.args[0], path, way, depth + 1)
         if len(value.inner) == 1 and isinstance(value.inner[0], Object):
             return self._module(value.inner[0], call, path, way, depth + 1)
-        return None
+        head = self._new_head(value)
+        return self._module(head, call, path, way, depth + 1) if head is not None and not way else None
+
+    def _new_head(self, value: Object) -> Object | None:
+        """What stands in the last place of a ready-made model: `model.fc = nn.Sequential(...)`, `model.classifier[6] = ...`"""
+        built = value.call
+        statement = built.statement if built is not None else None
+        if built is None or not isinstance(statement, Assign) or statement.value is not built or len(statement.targets) != 1:
+            return None
+        name = dotted_name(statement.targets[0])
+        if name is None or value.name.startswith("torch."):
+            return None
+        stores = built.context.module.stores
+        heads = [b for h in _HEADS for end in ("", "[]") for b in stores.get(f"{name}.{h}{end}", ())]
+        heads = [b for b in heads if b.context.function is built.context.function and b.value is not None]
+        if len(heads) != 1 or heads[0].how != "assign" or heads[0].path or heads[0].value is None:
+            return None
+        values = list(each(self.inference.value(heads[0].value)))
+        only = values[0] if len(values) == 1 else None
+        return only if isinstance(only, Object) and only.role == "module" else None
 
     def _returns(self, function: Function, path: Path, way: Way, depth: int) -> str | None:
         memo, key = function.module.memo, ("activation", id(function), way)

@@ -28,6 +28,9 @@ _RESETS = frozenset(
     "load_state_dict reset_parameters init_weights initialize_weights deepcopy reset_weights reset set_weights weight_reset".split()
 )
 
+# callers of a helper that are followed: one before the loop, and the one in it
+_FEW = 3
+
 
 class OptimizerRebuiltInLoop(Rule):
     """An optimizer is constructed, or a hook registered, on every turn of the epoch or batch loop.
@@ -133,7 +136,7 @@ class OptimizerRebuiltInLoop(Rule):
     # --------------------------------------------------------------------------------------------------- the loop
 
     def _loop_around(self, script: Script, call: Call, path: Path = ()) -> tuple[Context, Path] | None:
-        """The loop around a call, in its function or that of its one caller, if it is one over epochs or batches."""
+        """The loop around a call, in its function or that of one of its few callers, if it is one over epochs or batches."""
         for frame in call.context.frames():
             if frame.kind in ("branch", "except", "case") and not self._is_choice(frame):
                 return None
@@ -144,7 +147,7 @@ class OptimizerRebuiltInLoop(Rule):
             if frame.kind == "function":
                 sites = script.inference.callgraph.callers(frame.record)
                 if (
-                    len(sites) != 1
+                    len(sites) > _FEW
                     or len(path) > 3
                     or _ANEW.search(frame.record.name)
                     or frame.record.name == "__init__"
@@ -152,7 +155,8 @@ class OptimizerRebuiltInLoop(Rule):
                     return None
                 if frameworks.in_lightning(script.inference, frame.cls):
                     return None
-                return self._loop_around(script, sites[0].call, (sites[0].call, *path))
+                around = (self._loop_around(script, s.call, (s.call, *path)) for s in sites)
+                return next((found for found in around if found is not None), None)
         return None
 
     def _is_choice(self, frame: Context) -> bool:
