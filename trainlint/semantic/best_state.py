@@ -19,7 +19,7 @@ _SAVES = frozenset({"save", "save_checkpoint", "save_model", "dump"})
 _DEEPEST = 3
 
 
-def trains_on(script: Script, model: Expr, statement: Statement, depth: int = 0) -> Context | None:
+def trains_on(script: Script, model: Expr, statement: Statement) -> Context | None:
     """The outermost loop around a statement that goes on training a model that was there before the loop."""
     found: Context | None = None
     if _leaves(statement):
@@ -69,6 +69,22 @@ def loaded_or_saved(script: Script, kept: str, statement: Statement, loop: Conte
         if loop is not None and use.context.within(loop) and not _is_load(use):
             continue  # of what happens on each turn only a load is known to want the best
         return use
+    return None
+
+
+def read_after_training(script: Script, model: Expr, statement: Statement, kept: str) -> Expr | None:
+    """Where a list of the weights of each turn, made before the loop, is read behind it."""
+    loop = trains_on(script, model, statement)
+    if loop is None or saved_at_once(statement, kept):
+        return None
+    function = statement.context.function
+    bindings = function.locals.get(kept, []) if function is not None else script.module.names.get(kept, [])
+    if not bindings or any(b.how != "assign" or b.context.within(loop) for b in bindings):
+        return None
+    for name in walk.names_read(script.module):
+        if name.id == kept and name.context.function is function and name.order > statement.order:
+            if not name.context.within(loop):
+                return name
     return None
 
 

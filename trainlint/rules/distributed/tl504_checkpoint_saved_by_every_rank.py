@@ -7,6 +7,7 @@ from trainlint.findings import Level
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import frameworks
+from trainlint.semantic.claimed_files import is_left_to_one
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -72,7 +73,7 @@ class CheckpointSavedByEveryRank(Rule):
         ranks = script.semantics.ranks
         for call in script.calls("torch.save", "torch.serialization.save"):
             path = call.argument(1, "f")
-            if path is None or ranks.names_rank(path):
+            if path is None or ranks.names_rank(path) or is_left_to_one(call, path):
                 continue
             if (
                 call.context.cls is not None

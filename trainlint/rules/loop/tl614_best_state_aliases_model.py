@@ -14,6 +14,7 @@ from trainlint.semantic.facts import (
     Compare,
     Constant,
     Context,
+    Evaluate,
     Expr,
     Mapping,
     Name,
@@ -82,12 +83,14 @@ class BestStateAliasesModel(Rule):
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call in script.methods("state_dict"):
-            if call.args or call.keywords or not isinstance(call.statement, Assign) or call.receiver is None:
+            if call.args or call.keywords or call.receiver is None:
                 continue
             if script.semantics.steps.role(call.receiver) not in ("module", "pretrained", ""):
                 continue
-            kept = self._target(call.statement, call)
+            kept = self._target(call.statement, call) if isinstance(call.statement, Assign) else _updated(call)
             use = self._use(script, call.receiver, call.statement, kept) if kept is not None else None
+            if use is None and (gathered := _appended(call)) is not None:
+                use = best_state.read_after_training(script, call.receiver, call.statement, gathered)
             if use is not None:
                 notes = (Note(use, _word(use)),)
                 yield Hit(call, {"call": describe.text(call)}, None, notes, rewrite=rewrites.deep_copy(script, call))
@@ -111,7 +114,7 @@ class BestStateAliasesModel(Rule):
             return None
         return target.id if self._is_module(script, statement.value) else None
 
-    def _use(self, script: Script, model: Expr, statement: Assign, kept: str) -> Expr | None:
+    def _use(self, script: Script, model: Expr, statement: Statement, kept: str) -> Expr | None:
         if not any(f.kind == "branch" for f in statement.context.local_frames()):
             return None
         loop = best_state.trains_on(script, model, statement)
@@ -166,6 +169,23 @@ class BestStateAliasesModel(Rule):
         return False
 
 
+def _updated(call: Call) -> str | None:
+    """`best.update(loss=loss, weights=model.state_dict())`"""
+    outer = call.statement.value if isinstance(call.statement, Evaluate) else None
+    if isinstance(outer, Call) and outer.attr == "update" and outer.receiver is not None:
+        given = [k.value for k in outer.keywords] + [v for a in outer.args if isinstance(a, Mapping) for v in a.values]
+        return best_state.name_of(outer.receiver) if any(g is call for g in given) else None
+    return None
+
+
+def _appended(call: Call) -> str | None:
+    """`snapshots.append(model.state_dict())`"""
+    outer = call.statement.value if isinstance(call.statement, Evaluate) else None
+    if isinstance(outer, Call) and outer.attr == "append" and isinstance(outer.receiver, Name):
+        return outer.receiver.id if len(outer.args) == 1 and outer.args[0] is call else None
+    return None
+
+
 def _bound(binding: Binding) -> Expr | None:
     """What a name gets: `None` for `best` in `loss, best = 1.0, None`."""
     value = binding.value
@@ -177,8 +197,6 @@ def _bound(binding: Binding) -> Expr | None:
 
 
 def _word(use: Expr) -> str:
-    return (
-        "returned here"
-        if not isinstance(use, Call)
-        else f"{'loaded' if use.attr == 'load_state_dict' else 'saved'} here"
-    )
+    if not isinstance(use, Call):
+        return "used here"
+    return "loaded here" if use.attr == "load_state_dict" else "saved here"
