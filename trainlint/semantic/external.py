@@ -838,6 +838,9 @@ def object_attribute(inference: Inference, owner: Object, name: str) -> Value:
         if name in ("weight", "bias"):
             return Tensor(None, True, "parameter")
         return Method(owner, name)
+    if role == "optimizer" and name == "param_groups":
+        weights = Items("list", None, Tensor(None, True, "parameter"))
+        return Items("list", None, Table((("params", weights),), UNKNOWN))
     if role in ("accelerator", "fabric"):
         if name == "device":
             return Object("device")

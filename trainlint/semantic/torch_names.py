@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from trainlint.records import NamedTuple
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Attribute, Call, Expr, Import, Name, Record
-from trainlint.semantic.values import External, Method, Object, Value, each
+from trainlint.semantic.values import External, Method, Object, Unknown, Value, each
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 ROOTS = frozenset({"torch", "torchvision"})
 _NOT_ONLY_OF_TENSORS = frozenset({"resize", "type", "add", "sub", "cross"})
+# with a number and a tensor after it: what has such a method is a tensor
+_NUMBER_FIRST = frozenset({"add_", "sub_", "addcmul_", "addcdiv_"})
 
 
 class Reference(NamedTuple):
@@ -134,6 +136,8 @@ def owner_class(script: Script, call: Call) -> str | None:
         if call.attr in _NOT_ONLY_OF_TENSORS and tensor.device is None and tensor.graph is None:
             return None  # by its name or use alone: a PIL image or an array has such a method too
         return "torch.Tensor" if tensor.sure else None
+    if call.attr in _NUMBER_FIRST and len(call.args) > 1 and isinstance(script.value(receiver), Unknown):
+        return "torch.Tensor" if script.tensor(call.args[-1]) is not None else None
     owners = {_owner(value) for value in each(script.value(call.callee))}
     owner = owners.pop() if len(owners) == 1 else None
     return owner

@@ -51,6 +51,12 @@ def _all(script: Script, code: str, target: Target) -> Iterator[Use]:
         for change in changes_of(reference.name):
             if change.code == code and _applies(script, change, reference):
                 yield from _use(reference.record, change, target, change.argument)
+        if reference.call is None and isinstance(reference.record, Attribute):
+            # `dist.reduce_op.SUM`: a member of what is deprecated
+            holder = reference.name.rpartition(".")[0]
+            for change in changes_of(holder) if holder.rpartition(".")[2].islower() else ():
+                if change.code == code and change.form == "use" and change not in changes_of(reference.name):
+                    yield from _use(reference.record.value, change, target)
     yield from _subscripts(script, code, target)
     yield from _instances(script, code, target)
 
@@ -113,7 +119,11 @@ def _number_before_tensor(script: Script, change: Change, call: Call) -> bool:
     if len(call.args) <= place + 1 or any(isinstance(a, Starred) for a in call.args):
         return False
     number, tensor = script.value(call.args[place]), script.value(call.args[place + 1])
-    return all(_is_number(v) for v in each(number)) and all(isinstance(v, Tensor) for v in each(tensor))
+    if not all(isinstance(v, Tensor) for v in each(tensor)):
+        return False
+    # of a method that changes its tensor no other form takes two arguments by position: a number that is not known is one
+    in_place = (call.attr or "").endswith("_") and place == 0
+    return all(_is_number(v) or (in_place and isinstance(v, Unknown)) for v in each(number))
 
 
 def _is_number(value: Value) -> bool:
