@@ -10,7 +10,7 @@ from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import frameworks
 from trainlint.semantic.contexts import dotted_name
-from trainlint.semantic.facts import Call, Context, Expr, For
+from trainlint.semantic.facts import Call, Compare, Context, Expr, For, Name
 from trainlint.semantic.loops import loop_frames
 from trainlint.semantic.same import same
 from trainlint.semantic.step import BACKWARD, SCHEDULE, STEP, Event, Step
@@ -117,7 +117,10 @@ class SchedulerUnitMismatch(Rule):
 
     def _unit(self, script: Script, step: Step, event: Event) -> str | None:
         """How often it is stepped in the innermost loop around it: with each update ("batches") or after a pass ("epochs")."""
-        if event.loops or event.conditions or not event.sure or not isinstance(event.record, Call):
+        if event.loops or not event.sure or not isinstance(event.record, Call):
+            return None
+        late = bool(event.conditions)
+        if late and not all(self._starts_late(frame, step) for frame in event.conditions):
             return None
         if event.record.args or event.record.keywords:
             return None
@@ -125,8 +128,15 @@ class SchedulerUnitMismatch(Rule):
         if not updates or not step.of(BACKWARD):
             return None
         if all(not e.loops and not e.conditions for e in updates):
-            return "batches"
+            return None if late else "batches"
         return "epochs" if all(len(e.loops) == 1 for e in updates) else None
+
+    def _starts_late(self, frame: Context, step: Step) -> bool:
+        """`if epoch >= warmup:` in the loop over epochs: from some turn on it is stepped on each."""
+        record, test = step.record, frame.test
+        if not isinstance(record, For) or not isinstance(test, Compare) or test.ops not in ((">",), (">=",)):
+            return False
+        return isinstance(record.target, Name) and same(test.operands[0], record.target)
 
     def _counted(self, script: Script, call: Call, step: Step) -> str | None:
         name = script.name_of(call.callee) or ""
