@@ -165,7 +165,12 @@ class OutputActivation:
         """What stands in the last place of a ready-made model: `model.fc = nn.Sequential(...)`, `model.classifier[6] = ...`"""
         built = value.call
         statement = built.statement if built is not None else None
-        if built is None or not isinstance(statement, Assign) or statement.value is not built or len(statement.targets) != 1:
+        if (
+            built is None
+            or not isinstance(statement, Assign)
+            or statement.value is not built
+            or len(statement.targets) != 1
+        ):
             return None
         name = dotted_name(statement.targets[0])
         if name is None or value.name.startswith("torch."):

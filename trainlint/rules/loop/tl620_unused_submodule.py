@@ -162,10 +162,8 @@ class UnusedSubmodule(Rule):
         word = re.compile(rb"\b" + re.escape(name.encode()) + rb"\b")
         neighbours = script.project.neighbours
         others = neighbours.connected(script.module.path) - {script.module.path}
-        if neighbours.any_speaks(others, word):
-            for path in sorted(others):
-                if neighbours.speaks(path, word) and self._is_read_there(script, path, name, cls, family):
-                    return True
+        if any(self._is_read_there(script, p, name, cls, family) for p in neighbours.speaking(sorted(others), word)):
+            return True
         return any(  # a name put together for `getattr`, in what imports the file
             path in others
             and neighbours.speaks(path, unnamed_reads.BY_STRING)
