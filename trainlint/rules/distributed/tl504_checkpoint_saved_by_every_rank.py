@@ -45,8 +45,8 @@ class CheckpointSavedByEveryRank(Rule):
 
     A rank guard in any form: in a caller, in a helper (`save_on_master`), a flag that was derived from the rank, an
     early return, one condition of several; the rank, a process id or a temporary name in the path; saving into a
-    buffer; files of which each rank takes those that are not there yet; code that only runs without `distributed`; scripts that start no process group and wrap no model; Lightning
-    and the Hugging Face Trainer.
+    buffer; files of which each rank takes those that are not there yet; code that only runs without `distributed`;
+    scripts that start no process group and wrap no model; Lightning and the Hugging Face Trainer.
 
     ## Fix safety
 

@@ -46,8 +46,9 @@ class UnregisteredSubmodules(Rule):
 
     ## When it is silent
 
-    Layers that are registered elsewhere too (attributes of their own, `add_module` of the same layers, a `ModuleList` or `Sequential` made of
-    the list); layers without parameters; a list of one module, which is how people hide one on purpose.
+    Layers that are registered elsewhere too (attributes of their own, `add_module` of the same layers, a `ModuleList`
+    or `Sequential` made of the list); layers without parameters; a list of one module, which is how people hide one on
+    purpose.
 
     ## Fix safety
 
