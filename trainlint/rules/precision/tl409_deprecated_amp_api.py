@@ -7,7 +7,7 @@ from trainlint.findings import Level
 from trainlint.rules.replacements import rewrite_of
 from trainlint.rules.rule import Hit, Rule
 from trainlint.semantic.bindings import lookup
-from trainlint.semantic.facts import Call, Expr, Name
+from trainlint.semantic.facts import Call, Expr, Name, Record
 from trainlint.semantic.fallbacks import depends_on_version, is_second_choice
 from trainlint.semantic.values import External, each
 from trainlint.torch_api.changes import Change, changes_of, offered, verdict
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 class DeprecatedAmpApi(Rule):
     """`autocast`, `GradScaler`, `custom_fwd` or `custom_bwd` of `torch.cuda.amp` and `torch.cpu.amp`.
+
+    Points at the use; where the import gives the name another one (`autocast as amp_ctx`), once at the import.
 
     ## Why is this bad?
 
@@ -79,10 +81,26 @@ class DeprecatedAmpApi(Rule):
             since = ".".join(map(str, change.since))
             values = {"name": change.names[0], "since": since, "remedy": change.help}
             known = script.settings is None or offered(change, script.settings.torch_range)
+            rewrite = rewrite_of(script, expr, change)
             yield Hit(
-                expr, values, None if level is Level.WARNING else level, help=None if known else _NOT_YET,
-                rewrite=rewrite_of(script, expr, change),
-            )  # fmt: skip
+                self._written_at(expr, change) or expr,
+                values,
+                None if level is Level.WARNING else level,
+                help=None if known else _NOT_YET,
+                rewrite=rewrite._replace(at=expr) if rewrite is not None else None,
+            )
+
+    def _written_at(self, expr: Expr, change: Change) -> Record | None:
+        """The import that gives the name another one: only there it can be read, and the uses are one finding."""
+        callee = expr.callee if isinstance(expr, Call) else expr
+        if not isinstance(callee, Name) or callee.id == change.names[0].rpartition(".")[2]:
+            return None
+        bindings = lookup(callee, callee.id)[0]
+        if len(bindings) != 1 or bindings[0].how != "import" or bindings[0].source.startswith("."):
+            return None
+        full = bindings[0].source
+        known = any(c.code == self.code for c in changes_of(full))
+        return bindings[0].statement if known else None
 
     def _uses(self, script: Script) -> Iterator[Expr]:
         """Calls of the names, and decorators without parentheses."""
