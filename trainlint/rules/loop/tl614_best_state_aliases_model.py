@@ -164,6 +164,8 @@ class BestStateAliasesModel(Rule):
             return True
         if isinstance(value, Mapping):
             return any(self._holds(v, call) for v in value.values)
+        if isinstance(value, Sequence):
+            return any(self._holds(v, call) for v in value.elements)
         if isinstance(value, Call) and value.attr in _SHALLOW:
             return value.receiver is call or any(a is call for a in value.args)
         return False
