@@ -9,15 +9,16 @@ from trainlint.records import NamedTuple
 from trainlint.semantic import frameworks
 from trainlint.semantic.facts import Call, Class, Context, Function, Record, WithItem
 from trainlint.semantic.guards import OFF, QUIET, RARE, Guards
-from trainlint.semantic.loops import BatchLoop, Loops, has_one_turn
+from trainlint.semantic.loops import BatchLoop, Loops, has_one_turn, is_loader
 from trainlint.semantic.values import Object, each
+from trainlint.semantic.work import BACKWARD, FORWARD, is_map
 
 if TYPE_CHECKING:
     from trainlint.semantic.inference import Inference
 
 
 class Hot(NamedTuple):
-    """Why code is hot: the batch loop (None: a framework's own loop runs it), and the calls that lead there, nearest first.
+    """Why code is hot: the batch loop (None: a framework's own loop, or `map`, runs it), and the calls that lead there, nearest first.
     `flagged`: only when a flag that is off by default is set."""
 
     loop: BatchLoop | None
@@ -120,7 +121,7 @@ class Heat:
                 if isinstance(found, Hot) and not found.flagged:
                     return found._replace(calls=(item.value, *found.calls)) if isinstance(item.value, Call) else found
         for site in self.inference.callgraph.callers(function):
-            found = self.of(site.call.context)
+            found = self._mapped(function, site.call) or self.of(site.call.context)
             if isinstance(found, Hot):
                 hot = found._replace(calls=(site.call, *found.calls))
                 if not hot.flagged:
@@ -129,3 +130,11 @@ class Heat:
             elif cold is None or found.reason == "guarded":
                 cold = found
         return flagged or cold or Cold("no caller is known")
+
+    def _mapped(self, function: Function, call: Call) -> Hot | None:
+        """`list(map(step, loader))`: the function is the body of a batch loop."""
+        if not is_map(call) or not is_loader(self.inference, self.inference.value(call.args[1])):
+            return None
+        done = self.loops.work.of_function(function)
+        everything = done.once | done.looped
+        return Hot(None, (), "train" if BACKWARD in everything else "eval" if FORWARD in everything else "other")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from trainlint.records import NamedTuple
 from trainlint.semantic import walk
 from trainlint.semantic.facts import (
+    Attribute,
     Call,
     Comprehension,
     Context,
@@ -20,6 +21,7 @@ from trainlint.semantic.facts import (
     Return,
     Sequence,
     Statement,
+    Subscript,
     While,
 )
 from trainlint.semantic.values import Batch, Items, Object, Tensor, Type, Unknown, Value, each
@@ -187,15 +189,27 @@ class Loops:
         return cls is not None and self.inference.role(cls) in ("module", "loss")
 
     def _on_new_data(self, call: Call, frame: Context) -> bool:
+        """On a value that each turn makes anew, other than a model or what the same model gave in the turn before."""
+        bound = {b.name for b in _bindings_in(frame)}
+        model = call.callee
+        while isinstance(model, (Attribute, Subscript)):
+            model = model.value
+        if isinstance(model, Name) and model.id in bound:
+            return False  # each turn has a model of its own: a loop over models
         results = {b.name for b in _bindings_in(frame) if b.value is not None and _contains(b.value, call)}
         for argument in [*call.args, *(k.value for k in call.keywords)]:
+            if self._is_model(argument):
+                continue
             for name in _names(argument):
                 if name in results:
                     return False
-                for binding in _bindings_in(frame):
-                    if binding.name == name:
-                        return True
+                if name in bound:
+                    return True
         return False
+
+    def _is_model(self, expr: Expr) -> bool:
+        values = list(each(self.inference.value(expr)))
+        return all(isinstance(v, Object) and v.role in ("module", "engine", "pretrained") for v in values)
 
 
 def is_loader(inference: Inference, value: Value, depth: int = 0) -> bool:

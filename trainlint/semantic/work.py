@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from trainlint.records import NamedTuple
 from trainlint.semantic import conventions
 from trainlint.semantic.contexts import dotted_name
-from trainlint.semantic.facts import Call, Context, Function
+from trainlint.semantic.facts import Call, Context, Function, Name
 from trainlint.semantic.values import Batch, External, Method, Object, Routine, Tensor, Unknown, each
 
 if TYPE_CHECKING:
@@ -122,6 +122,8 @@ class Work:
             inner = self.of_function(callee.function)
             once |= inner.once
             looped |= inner.looped
+        if is_map(call):
+            return Summary(_NOTHING, frozenset(once | looped))
         return Summary(frozenset(once), frozenset(looped)) if once or looped else _EMPTY
 
     def of_function(self, function: Function) -> Summary:
@@ -156,6 +158,11 @@ class Work:
                 once |= done.once
                 looped |= done.looped
         return Summary(frozenset(once), frozenset(looped))
+
+
+def is_map(call: Call) -> bool:
+    """`map(step, loader)` of Python: a loop over its arguments."""
+    return isinstance(call.callee, Name) and call.callee.id == "map" and len(call.args) > 1
 
 
 def _in_loop(context: Context, frame: Context) -> bool:
