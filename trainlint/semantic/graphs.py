@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import is_self
-from trainlint.semantic.facts import Attribute, Call, Context, Expr, Name, Operator
+from trainlint.semantic.facts import Attribute, Call, Context, Expr, Function, Name, Operator
 from trainlint.semantic.lineage import Part
 from trainlint.semantic.step import OPAQUE, Event, Step, excludes
 from trainlint.semantic.values import (
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 
+_DEEPEST = 6
 _NO_GRAPH = (Array, Batch, Const, External, Method, Number, Object, Routine, Text, Type)
 
 
@@ -44,7 +45,7 @@ def is_free_after(script: Script, backward: Call) -> bool:
 
 
 def _is_last(script: Script, step: Step, event: Event) -> bool:
-    if event.loops or event.owner is None or _asks_for_gradients(step):
+    if event.loops or event.owner is None:
         return False
     if any(e.kind == OPAQUE for e in step.events):
         return False
@@ -52,6 +53,8 @@ def _is_last(script: Script, step: Step, event: Event) -> bool:
     if _is_carried(script, own, step.frame):
         return False
     computed = _computed(script, own)
+    if _asks_for_gradients(script, step, event, computed):
+        return False
     for other in step.of(BACKWARD):
         if other is event or excludes(other, event):
             continue
@@ -62,14 +65,54 @@ def _is_last(script: Script, step: Step, event: Event) -> bool:
     return True
 
 
-def _asks_for_gradients(step: Step) -> bool:
-    """`torch.autograd.grad`, `create_graph=True`, anywhere in the files that the step runs in."""
-    modules = {e.record.context.module for e in step.events}
-    return any(
-        m.calls_by_attr.get("grad")
-        or any(c.keyword("create_graph") is not None for c in m.calls_by_attr.get("backward", ()))
-        for m in modules
-    )
+def _asks_for_gradients(script: Script, step: Step, event: Event, computed: set[tuple[int, ...]]) -> bool:
+    """Whether `torch.autograd.grad` may run over the graph after the backward, or a backward makes a graph of its own.
+
+    A call that comes before the backward has kept or freed the graph for itself.
+    """
+    if any(isinstance(e.record, Call) and e.record.keyword("create_graph") is not None for e in step.of(BACKWARD)):
+        return True
+    modules = {id(e.record.context.module): e.record.context.module for e in step.events}
+    for call in (c for m in modules.values() for c in m.calls_by_attr.get("grad", ())):
+        orders = _reached_at(script, step, call)
+        if orders is None or (any(order > event.top.order for order in orders) and _may_share(script, call, computed)):
+            return True
+    return False
+
+
+def _reached_at(script: Script, step: Step, call: Call) -> list[int] | None:
+    """Where the body of a step runs a call, also through functions; None where it cannot be told."""
+    if call.context.within(step.frame):
+        return [call.order]
+    function = call.context.function
+    if function is None:
+        return []
+    found = [
+        c.order
+        for c in script.semantics.loops.calls_of(step.frame)
+        if c.context.within(step.frame) and _enters(script, c, function, 0, set())
+    ]
+    return found if found or script.inference.callgraph.callers(function) else None
+
+
+def _enters(script: Script, call: Call, function: Function, depth: int, seen: set[int]) -> bool:
+    for callee in script.inference.callgraph.callees(call) if depth < _DEEPEST else ():
+        if callee.function is function:
+            return True
+        if id(callee.function) not in seen:
+            seen.add(id(callee.function))
+            if any(_enters(script, c, function, depth + 1, seen) for c in callee.function.calls):
+                return True
+    return False
+
+
+def _may_share(script: Script, call: Call, computed: set[tuple[int, ...]]) -> bool:
+    """Whether the outputs that gradients are asked of may hang on what makes the graph; sure only in the same function."""
+    outputs = call.argument(0, "outputs")
+    if outputs is None or script.name_of(call.callee) != "torch.autograd.grad" or not computed:
+        return True
+    asked = _computed(script, script.semantics.lineage.parts(outputs, ()))
+    return not asked or bool({key[0] for key in asked} & {key[0] for key in computed})
 
 
 def _computed(script: Script, parts: list[Part]) -> set[tuple[int, ...]]:

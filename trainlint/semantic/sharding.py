@@ -176,11 +176,33 @@ def _wraps(script: Script, module: Module) -> Iterator[Call]:
             yield call
 
 
-def calls_set_epoch(script: Script, modules: list[Module]) -> bool:
-    """Whether `set_epoch` is called anywhere in these files or in what they import."""
+def may_call_set_epoch(script: Script, modules: list[Module], samplers: list[Object]) -> bool:
+    """Whether `set_epoch` is called anywhere in these files or in what they import, on what may be one of these samplers."""
     neighbours = script.project.neighbours
-    paths = {m.path for m in modules}.union(*(neighbours.imported(m.path) for m in modules))
-    return neighbours.any_speaks(paths, _SET_EPOCH)
+    paths = {m.path for m in modules}
+    others = frozenset[str]().union(*(neighbours.imported(m.path) for m in modules)) - paths
+    if neighbours.any_speaks(others, _SET_EPOCH):
+        return True
+    built = {id(s.call) for s in samplers}
+    for module in modules:
+        if not neighbours.speaks(module.path, _SET_EPOCH):
+            continue
+        calls = module.calls_by_attr.get("set_epoch", ())
+        handed_on = len(module.attributes.get("set_epoch", ())) > len(calls) or not calls
+        if handed_on or not all(_is_another_sampler(script, call, built) for call in calls):
+            return True
+    return False
+
+
+def _is_another_sampler(script: Script, call: Call, built: set[int]) -> bool:
+    """`val_sampler.set_epoch(epoch)`: certainly none of the samplers that these calls build."""
+    if call.receiver is None:
+        return False
+    values = [v for v in each(script.value(call.receiver)) if not (isinstance(v, Const) and v.value is None)]
+    return bool(values) and all(
+        is_distributed_sampler(v) and isinstance(v, Object) and v.call is not None and id(v.call) not in built
+        for v in values
+    )
 
 
 _PART = Pattern(r"worker|rank|world|shard|split_by|replica|partition|process_index", re.I)

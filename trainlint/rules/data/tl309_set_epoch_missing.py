@@ -87,7 +87,8 @@ class SetEpochMissing(Rule):
                 found = self._epoch_loop(script, feed, loader)
                 if found is None or found.module is not script.module or id(found) in seen:
                     continue
-                if sharding.calls_set_epoch(script, [*modules, *script.feeding.modules(loader.context.module)]):
+                program = [*modules, *script.feeding.modules(loader.context.module)]
+                if sharding.may_call_set_epoch(script, program, sharding.distributed_samplers(script, loader)):
                     continue
                 seen.add(id(found))
                 rewrite = self._rewrite(script, feed, loader, found)
