@@ -11,7 +11,7 @@ from trainlint.semantic.bindings import lookup
 from trainlint.semantic.facts import Call, Compare, Constant, Context, Expr, FString, Name, Operator
 from trainlint.semantic.guards import RARE
 from trainlint.semantic.precision import is_enabled
-from trainlint.semantic.step import BACKWARD, CLIP, INSPECT, STEP, UNSCALE, UPDATE, Event, Step, excludes
+from trainlint.semantic.step import BACKWARD, CLIP, INSPECT, OPAQUE, STEP, UNSCALE, UPDATE, Event, Step, excludes
 from trainlint.semantic.values import Object, each
 from trainlint.semantic.walk import expressions
 
@@ -76,10 +76,28 @@ def maybe_scaled(script: Script, event: Event) -> bool:
         return True
     modules = {id(c.context.module): c.context.module for c in (*event.path, event.record)}
     for module in modules.values():
-        for name in ("scale", "scale_loss"):
-            if module.calls_by_attr.get(name):
-                return True
+        if module.calls_by_attr.get("scale_loss"):
+            return True
+        # what `scaler.scale(other).backward()` scales goes nowhere else
+        spent = {id(c.receiver) for c in module.calls_by_attr.get("backward", ())}
+        for call in module.calls_by_attr.get("scale", ()):
+            if id(call) not in spent and call.receiver is not None:
+                if script.semantics.steps.role(call.receiver) in ("scaler", ""):
+                    return True
     return event.owner is None
+
+
+def since_last_step(step: Step, event: Event) -> list[Event]:
+    """The backwards between an optimizer step and the one before it, those in other arms of a condition left out."""
+    found: list[Event] = []
+    for other in reversed(step.events[: _index(step, event)]):
+        if excludes(other, event):
+            continue
+        if other.kind in (STEP, OPAQUE):
+            break
+        if other.kind == BACKWARD:
+            found.append(other)
+    return found[::-1]
 
 
 def touches(event: Event) -> bool:

@@ -88,8 +88,14 @@ class ScalerMisuse(Rule):
             yield from self._plain_backward(script, step, backward, stepped)
         if scaled and not stepped:
             yield from self._plain_step(script, step, scaled)
+        if scaled and stepped:
+            yield from self._half_scaled(script, step)
         if stepped and not step.of(UPDATE) and not self._updates_elsewhere(script, step):
             yield self._never_updated(script, stepped)
+        elif stepped:
+            for event in stepped:
+                if self._only_others_updated(script, step, event):
+                    yield self._never_updated(script, [event])
         yield from self._unscaled_twice(script, step)
 
     def _plain_backward(self, script: Script, step: Step, backward: list[Event], stepped: list[Event]) -> Iterator[Hit]:
@@ -104,8 +110,10 @@ class ScalerMisuse(Rule):
                 rewrite = scaler_rewrites.scale(script, step, event, after[-1])
                 yield Hit(event.record, {"what": what}, None, (note,), why=_DIVIDED, help=_SCALE, rewrite=rewrite)
 
-    def _plain_step(self, script: Script, step: Step, scaled: list[Event]) -> Iterator[Hit]:
-        for event in step.of(STEP):
+    def _plain_step(
+        self, script: Script, step: Step, scaled: list[Event], stepped: list[Event] | None = None
+    ) -> Iterator[Hit]:
+        for event in stepped if stepped is not None else step.of(STEP):
             if event.by != "optimizer" or not event.sure:
                 continue
             before = [e for e in scaled if not excludes(e, event) and not _about_precision(e, event)]
@@ -122,6 +130,20 @@ class ScalerMisuse(Rule):
                     rewrite=scaler_rewrites.step_through(script, step, before[0], event),
                 )
 
+    def _half_scaled(self, script: Script, step: Step) -> Iterator[Hit]:
+        """Several optimizers, one of them with half of it: what runs backward since the step before is all plain where the
+        step expects it scaled, or all scaled where the step is a plain one."""
+        for event in step.of(STEP):
+            filled = scaling.since_last_step(step, event)
+            if event.loops or not filled or not all(e.by == "loss" and implies(event, e) and not e.loops for e in filled):
+                continue
+            if not scaling.uses_scaler(script, event):
+                if all(scaling.is_scaled(script, e) for e in filled):
+                    if not scaling.between(step, filled[0], event, UNSCALE):
+                        yield from self._plain_step(script, step, filled, [event])
+            elif not _is_off(script, event) and not any(scaling.maybe_scaled(script, e) for e in filled):
+                yield from self._plain_backward(script, step, filled[-1:], [event])
+
     def _updates_elsewhere(self, script: Script, step: Step) -> bool:
         """`update()` of a scaler anywhere in the files that the step runs through, or somebody who may call it."""
         modules = {id(e.record.context.module): e.record.context.module for e in step.events}
@@ -135,6 +157,26 @@ class ScalerMisuse(Rule):
                 ):
                     return True
         return bool(step.of(OPAQUE))
+
+    def _only_others_updated(self, script: Script, step: Step, event: Event) -> bool:
+        """Every `update()` that there is belongs, for sure, to another scaler than the one of this step."""
+        steps = script.semantics.steps
+        own = steps.scaler(event)
+        if own is None or len(own.builders) != 1 or step.of(OPAQUE):
+            return False
+        modules = {id(e.record.context.module): e.record.context.module for e in step.events}
+        updates = [
+            c for m in modules.values() for c in m.calls_by_attr.get("update", ()) if c.receiver is not None and not c.args
+        ]
+        known = {id(e.record): e for e in step.of(UPDATE)}
+        if not {id(c) for c in updates} >= set(known):
+            return False
+        for call in updates:
+            assert call.receiver is not None
+            other = steps.scaler(known[id(call)]) if id(call) in known else steps.identity.of(call.receiver)
+            if other is None or len(other.builders) != 1 or steps.identity.same(own, other) is not False:
+                return False
+        return True
 
     def _never_updated(self, script: Script, stepped: list[Event]) -> Hit:
         event = stepped[0]
