@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trainlint.semantic import walk
 from trainlint.semantic.contexts import dotted_name
-from trainlint.semantic.facts import Assign, Call, Expr, Name, Return, Sequence
+from trainlint.semantic.facts import Assign, Call, Context, Expr, Name, Return, Sequence
 
 if TYPE_CHECKING:
     from trainlint.semantic.heat import Hot
@@ -35,6 +35,20 @@ def goes_to_environment(script: Script, expr: Expr, depth: int = 0) -> bool:
     return False
 
 
+def plays(frame: Context) -> bool:
+    """Whether the turns of a loop are steps of an environment: `state, reward, done, info = env.step(action)`."""
+    return any(
+        step.context.within(frame) and _is_of_environment(step) for step in frame.module.calls_by_attr.get("step", ())
+    )
+
+
+def _is_of_environment(step: Call) -> bool:
+    statement = step.statement
+    if not isinstance(statement, Assign) or statement.value is not step or not step.args:
+        return False
+    return any(isinstance(t, Sequence) and len(t.elements) >= 3 for t in statement.targets)
+
+
 def is_once_per_episode(script: Script, expr: Expr, hot: Hot) -> bool:
     """Whether the batch loop plays whole episodes, and an expression stands beside the loop over their steps: each step has
     waited for its action already."""
@@ -45,10 +59,8 @@ def is_once_per_episode(script: Script, expr: Expr, hot: Hot) -> bool:
         inner = next((f for f in step.context.local_frames() if f.kind == "loop"), None)
         if inner is None or inner is outer or not inner.within(outer) or expr.context.within(inner):
             continue
-        statement = step.statement
-        if isinstance(statement, Assign) and statement.value is step and step.args:
-            if any(isinstance(t, Sequence) and len(t.elements) >= 3 for t in statement.targets):
-                return True  # `state, reward, done, _ = env.step(action)`
+        if _is_of_environment(step):
+            return True
     return False
 
 

@@ -9,7 +9,7 @@ from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.memory import no_grad
 from trainlint.rules.rule import Hit, Note, Rewrite, Rule
-from trainlint.semantic import evaluation
+from trainlint.semantic import environments, evaluation
 from trainlint.semantic.facts import Call, Comprehension
 from trainlint.semantic.loops import BatchLoop
 
@@ -107,6 +107,8 @@ class MissingNoGrad(Rule):
         if function is not None and loop.source == "steps":
             if _SMOKE_TEST.search(function.name) and evaluation.builds_model(script, function):
                 return True
+        if loop.source == "steps" and environments.plays(loop.frame):
+            return True  # each step of a rollout frees the graph of the one before
         if evaluation.takes_gradients(script, loop) or evaluation.compares(script, loop):
             return True
         if isinstance(loop.record, Comprehension) and loop.source != "loader":
