@@ -10,7 +10,20 @@ from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import external, known
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name, is_self
-from trainlint.semantic.facts import Attribute, Call, Expr, For, Function, Module, Name, Parameter, Subscript
+from trainlint.semantic.facts import (
+    Attribute,
+    Binding,
+    Call,
+    Constant,
+    Context,
+    Expr,
+    For,
+    Function,
+    Module,
+    Name,
+    Parameter,
+    Subscript,
+)
 from trainlint.semantic.values import UNKNOWN, Batch, Object, Tensor, Unknown, Value, each, join
 
 if TYPE_CHECKING:
@@ -154,18 +167,45 @@ def _is_enumerate(expr: Expr | None) -> bool:
 def narrowed(expr: Name, value: Value) -> Value:
     """`if isinstance(value, torch.Tensor):`, `if torch.is_tensor(value):` leave only the tensors of several alternatives."""
     for frame in expr.context.local_frames():
-        if frame.kind != "branch" or not isinstance(frame.test, Call) or not frame.test.args:
-            continue
-        test = frame.test
-        if not (isinstance(test.args[0], Name) and test.args[0].id == expr.id):
-            continue
-        if test.attr == "is_tensor" or (
-            test.attr == "isinstance" and (dotted_name(test.args[-1]) or "").endswith("Tensor")
-        ):
+        if _asks_for_tensor(frame, expr.id):
             kept = [v for v in each(value) if isinstance(v, (Tensor, Batch)) != frame.negated]
             if kept and len(kept) < len(list(each(value))):
                 return join(kept)
     return value
+
+
+def without_replaced(expr: Name, pairs: list[tuple[Binding, Value]]) -> list[tuple[Binding, Value]]:
+    """After `if isinstance(x, torch.Tensor): x = x.item()` x is none of the tensors that it was before."""
+    for replacing, _ in pairs:
+        frame = replacing.context
+        if frame.kind != "branch" or frame.negated or expr.context.within(frame) or replacing.how != "assign":
+            continue
+        if expr.order < replacing.order or not _asks_for_tensor(frame, expr.id):
+            continue
+        kept: list[tuple[Binding, Value]] = []
+        for binding, value in pairs:
+            others = [v for v in each(value) if not isinstance(v, (Tensor, Batch))]
+            if binding.order > frame.record.order:
+                kept.append((binding, value))
+            elif others:
+                kept.append((binding, join(others)))
+        return kept
+    return pairs
+
+
+def _asks_for_tensor(frame: Context, name: str) -> bool:
+    """A branch that runs where `isinstance(name, torch.Tensor)`, `torch.is_tensor(name)` or `hasattr(name, "item")`."""
+    test = frame.test if frame.kind == "branch" else None
+    if not isinstance(test, Call) or not test.args:
+        return False
+    first, last = test.args[0], test.args[-1]
+    if not (isinstance(first, Name) and first.id == name):
+        return False
+    if test.attr == "hasattr":
+        return isinstance(last, Constant) and last.value in ("item", "detach", "cpu")
+    return test.attr == "is_tensor" or (
+        test.attr == "isinstance" and (dotted_name(last) or "").endswith("Tensor")
+    )
 
 
 _HOLDS_MODULES = Pattern(

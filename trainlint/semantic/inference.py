@@ -105,7 +105,7 @@ class Inference:
         bindings, bound = lookup(expr, expr.id)
         if not bound:
             return self._unbound(expr)
-        found = self._augmented(bindings)
+        found = self._augmented(bindings, expr)
         result = conventions.narrowed(expr, join(found))
         if isinstance(result, Unknown):
             return conventions.by_use(self, expr.id, expr)
@@ -113,9 +113,11 @@ class Inference:
             return result
         return conventions.refine(self, expr, result)
 
-    def _augmented(self, bindings: list[Binding]) -> list[Value]:
+    def _augmented(self, bindings: list[Binding], expr: Name) -> list[Value]:
         """The values of bindings, with `x += y` taken as a change of x, not as another thing that x may be."""
         pairs = [(b, self.bound(b)) for b in bindings]
+        if len(bindings) > 1:
+            pairs = conventions.without_replaced(expr, pairs)
         added = [v for b, v in pairs if b.how == "augment"]
         if not added:
             if any(isinstance(v, Tensor) and _grows(b) for b, v in pairs):  # `loss = 0; loss = loss + term`
@@ -561,6 +563,8 @@ class Inference:
                 return found
             if any(name in base.attributes for base in self.bases(owner.cls) if isinstance(base, Class)):
                 return UNKNOWN  # the class assigns it, but from something that cannot be followed
+            if name == "hparams":
+                return options.saved_hyperparameters(self, owner.cls)
         return external.object_attribute(self, owner, name)
 
     def _class_attribute(self, cls: Class, name: str, owner: Object, static: bool = False) -> Value:

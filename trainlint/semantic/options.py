@@ -9,7 +9,7 @@ from trainlint.patterns_on_use import BytesPattern
 from trainlint.records import NamedTuple
 from trainlint.semantic.bindings import lookup, solid
 from trainlint.semantic.contexts import dotted_name
-from trainlint.semantic.facts import Attribute, Call, Constant, Context, Expr, Module, Name, Sequence
+from trainlint.semantic.facts import Attribute, Call, Class, Constant, Context, Expr, Module, Name, Sequence
 from trainlint.semantic.values import UNKNOWN, Const, Number, Object, Table, Text, Value, join
 
 if TYPE_CHECKING:
@@ -120,6 +120,19 @@ def _as_passed(inference: Inference, expr: Expr, table: Table, sure: bool) -> Ta
     argument = sites[0].argument(function, bindings[0].source) if len(sites) == 1 else None
     held = inference.value(argument) if isinstance(argument, Expr) else UNKNOWN
     return updated(inference, argument, held, sure) if isinstance(argument, Expr) and isinstance(held, Table) else table
+
+
+def saved_hyperparameters(inference: Inference, cls: Class) -> Value:
+    """`self.hparams` of Lightning after `self.save_hyperparameters()`: what `__init__` was given, or its one argument."""
+    init = inference.method(cls, "__init__")
+    saving = [c for c in init.calls if c.attr == "save_hyperparameters"] if init is not None else []
+    if init is None or len(saving) != 1:
+        return UNKNOWN
+    given = saving[0].argument(0)
+    if given is not None and not isinstance(given, Constant):
+        return inference.value(given)
+    named = [p for p in init.parameters[1:] if p.kind in ("any", "keyword")]
+    return Table(tuple((p.name, inference.parameter(init, p)) for p in named), UNKNOWN)
 
 
 class _Change(NamedTuple):
