@@ -21,7 +21,10 @@ from trainlint.semantic.work import BACKWARD, FORWARD
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_PREFIX = Pattern(r"(?:^|_)(?:optimi[sz]er|optim|opt|solver)s?(?:_|$)", re.I)
+_PREFIX = Pattern(
+    r"(?i:(?:^|_)(?:optimi[sz]er|optim|opt|solver)s?(?:_|$))"
+    r"|^(?:[Oo]ptimi[sz]er|[Oo]ptim|[Oo]pt|[Ss]olver)(?=[A-Z])|(?:Optimi[sz]er|Optim|Opt)$"
+)
 
 
 class WastedGraph(NamedTuple):

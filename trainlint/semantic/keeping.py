@@ -19,9 +19,11 @@ from trainlint.semantic.facts import (
     Constant,
     Context,
     Expr,
+    Mapping,
     Name,
     Operator,
     Record,
+    Sequence,
     Subscript,
 )
 from trainlint.semantic.heat import Hot
@@ -68,15 +70,27 @@ def _growing(script: Script) -> Iterator[tuple[Record, Expr, Expr]]:
         target = statement.targets[0]
         if not isinstance(target, (Name, Attribute, Subscript)):
             continue
-        if statement.op in ("+", "-"):
-            yield statement, target, statement.value
-        elif statement.op is None:
+        added = statement.value if statement.op in ("+", "-") else None
+        if statement.op is None:
             added = _added(statement.value, target)
-            if added is not None:
-                yield statement, target, added
-    for call in script.methods("append"):
-        if call.receiver is not None and len(call.args) == 1:
-            yield call, call.receiver, call.args[0]
+        for value in _values(added) if added is not None else ():
+            yield statement, target, value
+    for call in script.methods("append", "appendleft", "extend", "insert"):
+        if call.receiver is not None and call.args and (call.attr != "extend" or isinstance(call.args[-1], Sequence)):
+            for value in _values(call.args[-1]):
+                yield call, call.receiver, value
+
+
+def _values(added: Expr) -> Iterator[Expr]:
+    """`loss` of `loss`, `[loss]`, `(epoch, loss)`, `{"loss": loss}`."""
+    if isinstance(added, Sequence):
+        for element in added.elements:
+            yield from _values(element)
+    elif isinstance(added, Mapping):
+        for value in added.values:
+            yield from _values(value)
+    else:
+        yield added
 
 
 def _added(value: Expr, target: Expr) -> Expr | None:

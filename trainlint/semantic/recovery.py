@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING
 
 from trainlint.records import NamedTuple
 from trainlint.semantic.contexts import dotted_name
-from trainlint.semantic.facts import Call, Constant, Context, Evaluate, Expr, Function, Handler, Raise, Sequence, Try
+from trainlint.semantic.facts import (
+    Call,
+    Constant,
+    Context,
+    Evaluate,
+    Expr,
+    Function,
+    Handler,
+    If,
+    Jump,
+    Raise,
+    Return,
+    Sequence,
+    Try,
+)
 from trainlint.semantic.values import External, Routine, each
 from trainlint.semantic.work import BACKWARD, FORWARD, STEP
 
@@ -35,9 +49,11 @@ def inside_handlers(script: Script) -> Iterator[Recovery]:
             continue
         for handler in statement.handlers:
             kind = _kind(script, handler)
-            if kind is None or _raises_again(handler):
+            if kind is None:
                 continue
             calls = [c for c in script.module.calls if _stands_in(c.context, handler)]
+            if _raises_again(handler):
+                calls = [c for c in calls if _leaves(c, handler)]
             emptied = [c for c in calls if _empties(script, c)]
             about_memory = (
                 kind == "memory" or bool(emptied) or any(_speaks_of_memory(c) for c in _tests(handler, calls))
@@ -65,8 +81,20 @@ def _kind(script: Script, handler: Handler) -> str | None:
 
 
 def _raises_again(handler: Handler) -> bool:
-    """On every way: the block ends with a raise."""
+    """The block ends with a raise."""
     return bool(handler.body) and isinstance(handler.body[-1], Raise)
+
+
+def _leaves(call: Call, handler: Handler) -> bool:
+    """A call in a branch of the handler that ends with `continue` or `return`: the raise behind it is not for that way."""
+    for frame in call.context.local_frames():
+        if frame.kind == "except" and frame.record is handler:
+            return False
+        if frame.kind == "branch" and isinstance(frame.record, If) and not frame.rest:
+            block = frame.record.orelse if frame.negated else frame.record.body
+            if block and isinstance(block[-1], (Jump, Return)) and getattr(block[-1], "kind", "") != "pass":
+                return True
+    return False
 
 
 def _stands_in(context: Context, handler: Handler) -> bool:

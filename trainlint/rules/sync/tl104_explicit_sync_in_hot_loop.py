@@ -8,7 +8,8 @@ from trainlint.findings import Claim, Level
 from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Rule
-from trainlint.semantic.facts import Call
+from trainlint.semantic import walk
+from trainlint.semantic.facts import Assign, Call, Evaluate, Name
 from trainlint.semantic.heat import Hot
 from trainlint.semantic.work import FORWARD
 
@@ -81,7 +82,8 @@ class ExplicitSyncInHotLoop(Rule):
                 continue
             if hot.flagged:
                 continue
-            level = Level.ADVICE if self._is_benchmark(call, hot) else None
+            benchmark = self._is_benchmark(call, hot) or self._only_times(script, call, hot)
+            level = Level.ADVICE if benchmark else None
             yield Hit(
                 call,
                 {"call": describe.text(call), "loop": describe.loop_name(hot.loop, hot)},
@@ -98,6 +100,27 @@ class ExplicitSyncInHotLoop(Rule):
                 inside = [c for c in script.semantics.loops.calls_of(frame) if c.context.within(frame)]
                 return FORWARD in script.semantics.work.within(inside, frame).once
         return False
+
+    def _only_times(self, script: Script, call: Call, hot: Hot) -> bool:
+        """The loop runs a model for nothing but the time that it takes: nobody looks at the results."""
+        if hot.loop is None or hot.calls or hot.phase != "eval":
+            return False
+        work, frame = script.semantics.work, hot.loop.frame
+        forwards = [
+            c for c in script.semantics.loops.calls_of(frame) if c.context.within(frame) and work.kind(c) == FORWARD
+        ]
+        return bool(forwards) and all(self._is_dropped(c) for c in forwards)
+
+    def _is_dropped(self, call: Call) -> bool:
+        statement = call.statement
+        if isinstance(statement, Assign) and statement.value is call:
+            targets = [t for t in statement.targets if isinstance(t, Name)]
+            return len(targets) == len(statement.targets) and not any(
+                e.id == t.id and e.context.function is call.context.function
+                for t in targets
+                for e in walk.names_read(call.context.module)
+            )
+        return isinstance(statement, Evaluate) and statement.value is call
 
     def _is_benchmark(self, call: Call, hot: Hot) -> bool:
         function = call.context.function
