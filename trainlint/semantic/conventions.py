@@ -184,7 +184,7 @@ def without_replaced(expr: Name, pairs: list[tuple[Binding, Value]]) -> list[tup
             continue
         kept: list[tuple[Binding, Value]] = []
         for binding, value in pairs:
-            others = [v for v in each(value) if not isinstance(v, (Tensor, Batch))]
+            others: list[Value] = [v for v in each(value) if not isinstance(v, (Tensor, Batch))]
             if binding.order > frame.record.order:
                 kept.append((binding, value))
             elif others:
@@ -203,9 +203,7 @@ def _asks_for_tensor(frame: Context, name: str) -> bool:
         return False
     if test.attr == "hasattr":
         return isinstance(last, Constant) and last.value in ("item", "detach", "cpu")
-    return test.attr == "is_tensor" or (
-        test.attr == "isinstance" and (dotted_name(last) or "").endswith("Tensor")
-    )
+    return test.attr == "is_tensor" or (test.attr == "isinstance" and (dotted_name(last) or "").endswith("Tensor"))
 
 
 _HOLDS_MODULES = Pattern(

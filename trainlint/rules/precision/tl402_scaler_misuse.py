@@ -135,7 +135,11 @@ class ScalerMisuse(Rule):
         step expects it scaled, or all scaled where the step is a plain one."""
         for event in step.of(STEP):
             filled = scaling.since_last_step(step, event)
-            if event.loops or not filled or not all(e.by == "loss" and implies(event, e) and not e.loops for e in filled):
+            if (
+                event.loops
+                or not filled
+                or not all(e.by == "loss" and implies(event, e) and not e.loops for e in filled)
+            ):
                 continue
             if not scaling.uses_scaler(script, event):
                 if all(scaling.is_scaled(script, e) for e in filled):
@@ -166,7 +170,10 @@ class ScalerMisuse(Rule):
             return False
         modules = {id(e.record.context.module): e.record.context.module for e in step.events}
         updates = [
-            c for m in modules.values() for c in m.calls_by_attr.get("update", ()) if c.receiver is not None and not c.args
+            c
+            for m in modules.values()
+            for c in m.calls_by_attr.get("update", ())
+            if c.receiver is not None and not c.args
         ]
         known = {id(e.record): e for e in step.of(UPDATE)}
         if not {id(c) for c in updates} >= set(known):
