@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 # whoever scales the loss in some way of its own: a scaler class of the project, apex, DeepSpeed, Accelerate ...
-_SCALES = BytesPattern(rb"GradScaler|[Ss]caler\b|scale_loss|deepspeed|accelerat|fabric|loss_scale")
+# A GradScaler that is imported under its own name and never used scales nothing.
+_SCALES = BytesPattern(
+    rb"(?m)^(?!\s*from\s+torch[\w.]*\s+import\s(?:(?!\bas\b)[^\n(\\])*$).*GradScaler"
+    rb"|(?<!Grad)[Ss]caler\b|scale_loss|deepspeed|accelerat|fabric|loss_scale"
+)
 
 
 class Fp16AutocastWithoutScaler(Rule):
