@@ -53,10 +53,13 @@ class Feed(NamedTuple):
     phase: str  # "train", "eval", "other"
     loaders: tuple[Call, ...]
     module: Module
+    begun: Context | None = None  # where the iterator is made that `next` draws from
 
     @property
     def outside(self) -> Context:
-        """The place around the drawing loop."""
+        """The place around the drawing loop: whenever it is reached, the loader is begun anew."""
+        if self.begun is not None:
+            return self.begun
         if self.frame is not None and self.frame.parent is not None:
             return self.frame.parent
         return self.expr.context
@@ -119,7 +122,14 @@ class Feeding:
                 if loaders:
                     hot = self.semantics.heat.hot(call)
                     frame = hot.loop.frame if hot is not None and hot.loop is not None else None
-                    yield Feed(source, call, frame, hot.phase if hot is not None else "other", loaders, module)
+                    phase = hot.phase if hot is not None else "other"
+                    yield Feed(source, call, frame, phase, loaders, module, self._begun(source))
+
+    def _begun(self, source: Expr) -> Context | None:
+        """Where `iter(loader)` stands; of several, which begin it again when it is exhausted, the first one."""
+        held = each(self.inference.value(source))
+        calls = [v.call for v in held if isinstance(v, Object) and v.role == "iterator" and v.call is not None]
+        return min(calls, key=lambda call: (call.context.depth, call.order)).context if calls else None
 
     def _drawn(self, iterated: Expr, record: For | Comprehension, frame: Context, module: Module) -> Iterator[Feed]:
         loaders = self._behind(iterated)
