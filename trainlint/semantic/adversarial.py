@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from trainlint.patterns_on_use import Pattern
 from trainlint.records import NamedTuple
+from trainlint.semantic import switching
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name, is_self
 from trainlint.semantic.facts import Attribute, Call, Expr, Name, Sequence
@@ -176,7 +177,7 @@ def _trains_outer_only(script: Script, step: Step, optimizer: Event, outer: Part
     subject = steps.subject(optimizer)
     if subject is None or identity.same(trained, other) is not False:
         return False
-    if _trains(script, subject, other):
+    if _trains(script, subject, other) or switching.may_be_off(script, inner_expr, inner):
         return False
     others = [e for e in step.of(STEP) if steps.same(e, optimizer) is False]
     if _trains(script, subject, trained):
