@@ -37,6 +37,11 @@ def main() -> None:
     absent = [repo for repo in labels if not (options.mirror / repo.replace("/", "+")).is_dir()]
     if absent:
         sys.exit(f"not in {options.mirror}: {', '.join(absent)}; leave them out with --leave-out")
+    for repo, own in labels.items():  # a clone without a work tree has the folder, and no file to be found
+        tree = options.mirror / repo.replace("/", "+")
+        lost = next((label.path for label in own if not (tree / label.path).is_file()), None)
+        if lost is not None:
+            sys.exit(f"{tree} has no {lost}: the work tree of {repo} at {commits[repo]} must lie there")
     cases = read_cases(options.cases) if options.cases else []
     every = frozenset(index())
 
