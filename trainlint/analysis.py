@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 
 # Characters of files whose facts, and what was asked about them, are kept for the files that come after: some 25 bytes each.
-_KEPT = 3_000_000  # of those asked for last; besides them what is known of these rests on
-_READ_MEANWHILE = 4_000_000  # before it is looked which are the last
-_MOST_KEPT = 14_000_000
+_KEPT = 10_000_000  # of those asked for last; besides them what is known of these rests on
+_READ_MEANWHILE = 6_000_000  # before it is looked which are the last
+_MOST_KEPT = 34_000_000
 
 _PYTHON_2_EXCEPT = re.compile(r"\s*except\s[^#'\"]*,\s*[a-z_]\w*\s*:")
 

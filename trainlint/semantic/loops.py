@@ -9,6 +9,7 @@ from trainlint.records import NamedTuple
 from trainlint.semantic import walk
 from trainlint.semantic.facts import (
     Attribute,
+    Binding,
     Call,
     Comprehension,
     Context,
@@ -194,7 +195,7 @@ class Loops:
         model = call.callee
         while isinstance(model, (Attribute, Subscript)):
             model = model.value
-        if isinstance(model, Name) and model.id in bound:
+        if isinstance(model, Name) and any(b.name == model.id and _is_of_turn(b, bound) for b in _bindings_in(frame)):
             return False  # each turn has a model of its own: a loop over models
         results = {b.name for b in _bindings_in(frame) if b.value is not None and _contains(b.value, call)}
         for argument in [*call.args, *(k.value for k in call.keywords)]:
@@ -277,6 +278,12 @@ def loop_frames(module: Module) -> list[Context]:
     found = sorted((f for f in frames.values() if f.kind == "loop"), key=lambda f: (f.record.order, f.depth))
     module.memo["loop_frames"] = found
     return found
+
+
+def _is_of_turn(binding: Binding, bound: set[str]) -> bool:
+    """Made in the turn, or of what the turn brings; not one of some models that are there all the time."""
+    value = binding.value
+    return binding.how != "assign" or value is None or isinstance(value, Call) or bool(_names(value) & bound)
 
 
 def _bindings_in(frame: Context):  # type: ignore[no-untyped-def]
