@@ -120,10 +120,18 @@ def _outside(script: Script, callee: Expr, name: str) -> bool:
 
 
 def _compares_tensors(script: Script, call: Call) -> bool:
-    """`max(a, b)` of tensors, or over a list of 0-d tensors; `max(t)` of one tensor compares its elements."""
+    """`max(a, b)` of tensors, or over a list of 0-d tensors; `max(t)` of one tensor compares its elements.
+
+    What a module returns, as a whole, may be a dict (of losses), and that gives its keys.
+    """
     if len(call.args) > 1:
         return any(_is_device(script, a) for a in call.args if not isinstance(a, Starred))
-    return bool(call.args) and (_holds_device(script, call.args[0]) or _is_device(script, call.args[0]))
+    if not call.args:
+        return False
+    if _holds_device(script, call.args[0]):
+        return True
+    tensor = script.device_tensor(call.args[0])
+    return tensor is not None and tensor.origin != "module"
 
 
 def _holds_device(script: Script, expr: Expr) -> bool:
