@@ -14,7 +14,7 @@ from trainlint.source import NotChecked, Source
 class Analysis:
     """`.item()` in a for loop is TL101, `DataParallel(...)` is TL501, `persistent()` is TL305 of level advice."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, neighbours: object = None) -> None:
         self.settings = settings
 
     def check(self, source: Source, rules: Sequence[Rule]) -> list[Finding]:

@@ -15,6 +15,14 @@ _MOST_FILES = 20_000  # of a project that are looked at for importers
 _LARGEST_OWN_PACKAGE = 400  # files; a larger package is a library to the scripts outside of it
 
 
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """No pipe, no dead link, no link that leads back to itself."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return False
+
+
 class Locator:
     def __init__(self, root: str) -> None:
         self.root = root
@@ -44,7 +52,7 @@ class Locator:
                     if entry.is_dir(follow_symlinks=False):
                         if entry.name not in _SKIPPED_FOLDERS and not entry.name.startswith("."):
                             stack.append(entry.path)
-                    elif entry.name.endswith((".py", ".ipynb")) and entry.is_file():  # no pipe, no dead link
+                    elif entry.name.endswith((".py", ".ipynb")) and _is_file(entry):
                         found.append(entry.path)
             self._files = sorted(found)
         return self._files
