@@ -233,6 +233,21 @@ def test_stdin(lint: Any, project: Path) -> None:
     assert result.exit_code == 1
 
 
+def test_stdin_says_what_a_file_of_that_text_says(command: Any, project: Path) -> None:
+    step = "def train(model, loader, opt, crit):\n    total = 0\n    for x, y in loader:\n        x, y = x.cuda(), y.cuda()\n"
+    step += "        opt.zero_grad()\n        loss = crit(model(x), y)\n        loss.backward()\n        opt.step()\n"
+    text = "import torch\n" + step + "        total += loss.item()\n    return total\n"
+    arguments = ("check", "--output-format", "concise", "-q")
+    assert command(*arguments, "-", cwd=project, stdin=text).stdout.startswith("-:10:18: TL101 ")
+    assert command(*arguments, "-", "--stdin-filename", "step.txt", cwd=project, stdin=text).stdout.startswith(
+        "step.txt:10:18: TL101 "
+    )
+    cells = [{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": text}]
+    book = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    found = command(*arguments, "-", "--stdin-filename", "step.ipynb", cwd=project, stdin=book).stdout
+    assert found.startswith("step.ipynb:cell 1:10:18: TL101 ")
+
+
 def test_stdin_takes_name_and_settings_from_stdin_filename(lint: Any, project: Path) -> None:
     (project / "sub").mkdir()
     (project / "sub" / "trainlint.toml").write_text('[per-file-ignores]\n"train.py" = ["TL1"]\n')

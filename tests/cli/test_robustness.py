@@ -110,8 +110,10 @@ def test_a_file_that_may_not_be_read(lint: Any, project: Path, monkeypatch: pyte
         return real(path, *arguments, **options)
 
     monkeypatch.setattr(builtins, "open", refuse)
-    result = lint("check", "--output-format", "concise", "-q")
-    assert result.stdout.startswith("secret.py:1:1: TL000 cannot be read: permission denied\ntrain.py:2:1: TL501")
+    monkeypatch.setattr(os, "access", lambda path, mode, **options: not str(path).endswith("secret.py"))
+    for named in ((), ("secret.py", "train.py")):
+        result = lint("check", "--output-format", "concise", "-q", *named)
+        assert result.stdout.startswith("secret.py:1:1: TL000 cannot be read: permission denied\ntrain.py:2:1: TL501")
 
 
 def test_a_folder_that_may_not_be_read(lint: Any, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

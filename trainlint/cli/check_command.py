@@ -15,7 +15,7 @@ _FORMATS = ("text", "concise", "json")
 
 
 @click.command("check")
-@click.argument("paths", nargs=-1, type=click.Path())
+@click.argument("paths", nargs=-1, type=click.Path(readable=False))  # what cannot be read is a finding
 @click.option("--select", type=Codes(), multiple=True, help="Rules to look for: codes, prefixes, or ALL.")
 @click.option("--ignore", type=Codes(), multiple=True, help="Rules not to look for.")
 @click.option("--extend-select", type=Codes(), multiple=True, help="Rules to look for besides those selected.")

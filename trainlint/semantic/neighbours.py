@@ -48,7 +48,9 @@ class Neighbours:
 
     def add(self, path: str, text: str) -> None:
         """The text that a file is checked with: that of standard input need not lie on the disk."""
-        if path not in self._bytes and path.endswith(".py"):
+        if path.endswith(".ipynb") and os.path.isfile(path):
+            return  # of a notebook on the disk its own bytes count
+        if path not in self._bytes:
             self._bytes[path] = _relevant(path, text.encode("utf-8", "surrogatepass"))
 
     def offer(self, path: str, data: bytes) -> None:
