@@ -5,68 +5,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from typing import AnyStr, Generic
 
 
-class Pattern:
-    """As `re.compile(pattern, flags)`, for the methods that are used here."""
+class Pattern(Generic[AnyStr]):
+    """As `re.compile(pattern, flags)`, for the methods that are used here; of text, or of the bytes of files."""
 
     __slots__ = ("_compiled", "flags", "pattern")
 
-    def __init__(self, pattern: str, flags: int = 0) -> None:
-        self.pattern = pattern
+    def __init__(self, pattern: AnyStr, flags: int = 0) -> None:
+        self.pattern: AnyStr = pattern
         self.flags = flags
-        self._compiled: re.Pattern[str] | None = None
+        self._compiled: re.Pattern[AnyStr] | None = None
 
-    def _ready(self) -> re.Pattern[str]:
+    def _ready(self) -> re.Pattern[AnyStr]:
         if self._compiled is None:
             self._compiled = re.compile(self.pattern, self.flags)
         return self._compiled
 
-    def search(self, text: str) -> re.Match[str] | None:
+    def search(self, text: AnyStr) -> re.Match[AnyStr] | None:
         return self._ready().search(text)
 
-    def match(self, text: str, start: int = 0) -> re.Match[str] | None:
+    def match(self, text: AnyStr, start: int = 0) -> re.Match[AnyStr] | None:
         return self._ready().match(text, start)
 
-    def fullmatch(self, text: str) -> re.Match[str] | None:
+    def fullmatch(self, text: AnyStr) -> re.Match[AnyStr] | None:
         return self._ready().fullmatch(text)
 
-    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+    def finditer(self, text: AnyStr) -> Iterator[re.Match[AnyStr]]:
         return self._ready().finditer(text)
 
-    def findall(self, text: str) -> list[str]:
+    def findall(self, text: AnyStr) -> list[AnyStr]:
         return self._ready().findall(text)
 
-    def split(self, text: str) -> list[str]:
-        return [part or "" for part in self._ready().split(text)]
+    def split(self, text: AnyStr) -> list[AnyStr]:
+        return [part or self.pattern[:0] for part in self._ready().split(text)]
 
-    def sub(self, replacement: str | Callable[[re.Match[str]], str], text: str) -> str:
+    def sub(self, replacement: AnyStr | Callable[[re.Match[AnyStr]], AnyStr], text: AnyStr) -> AnyStr:
         return self._ready().sub(replacement, text)
 
 
-class BytesPattern:
-    """As `Pattern`, for what is looked for in the bytes of files."""
-
-    __slots__ = ("_compiled", "flags", "pattern")
-
-    def __init__(self, pattern: bytes, flags: int = 0) -> None:
-        self.pattern = pattern
-        self.flags = flags
-        self._compiled: re.Pattern[bytes] | None = None
-
-    def _ready(self) -> re.Pattern[bytes]:
-        if self._compiled is None:
-            self._compiled = re.compile(self.pattern, self.flags)
-        return self._compiled
-
-    def search(self, data: bytes) -> re.Match[bytes] | None:
-        return self._ready().search(data)
-
-    def finditer(self, data: bytes) -> Iterator[re.Match[bytes]]:
-        return self._ready().finditer(data)
-
-    def findall(self, data: bytes) -> list[bytes]:
-        return self._ready().findall(data)
-
-
-Words = BytesPattern | re.Pattern[bytes]
+Words = Pattern[bytes] | re.Pattern[bytes]

@@ -16,7 +16,6 @@ class Roots:
         from torch.nn.modules import module as modules
 
         self._depth = 0
-        self._torch = torch
 
         def enter(module: Any, args: Any) -> Any:
             self._depth += 1

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import placement, walk
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name, is_self
@@ -118,7 +118,7 @@ def bias_position(script: Script, call: Call) -> int | None:
     return _BIAS.get((script.name_of(call.callee) or "").rpartition(".")[2])
 
 
-_PRETRAINED = BytesPattern(rb"load_state_dict_from_url|model_zoo|load_from_hub|hf_hub_download|from_pretrained")
+_PRETRAINED = Pattern(rb"load_state_dict_from_url|model_zoo|load_from_hub|hf_hub_download|from_pretrained")
 
 
 def needs_bias(script: Script, layer: Call) -> bool:
@@ -134,7 +134,7 @@ def needs_bias(script: Script, layer: Call) -> bool:
     return False
 
 
-_BIAS_READ = BytesPattern(rb"\.bias\b")
+_BIAS_READ = Pattern(rb"\.bias\b")
 
 
 def _asks_for_bias(access: Attribute) -> bool:

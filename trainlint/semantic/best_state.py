@@ -25,9 +25,8 @@ def trains_on(script: Script, model: Expr, statement: Statement) -> Context | No
     if _leaves(statement):
         return None
     for frame in statement.context.local_frames():
-        if frame.kind == "loop" and hasattr(frame.record, "body") and not _made_within(model, frame):
-            if script.semantics.steps.of_loop(frame).of(BACKWARD):
-                found = frame
+        if _trains(script, frame) and not _made_within(model, frame):
+            found = frame
     return found
 
 
@@ -36,13 +35,16 @@ def trains_in_callers(script: Script, context: Context, depth: int = 0) -> bool:
     if context.function is None or depth > _DEEPEST:
         return False
     for site in script.inference.callgraph.callers(context.function):
-        for frame in site.call.context.local_frames():
-            if frame.kind == "loop" and hasattr(frame.record, "body"):
-                if script.semantics.steps.of_loop(frame).of(BACKWARD):
-                    return True
+        if any(_trains(script, frame) for frame in site.call.context.local_frames()):
+            return True
         if trains_in_callers(script, site.call.context, depth + 1):
             return True
     return False
+
+
+def _trains(script: Script, frame: Context) -> bool:
+    is_loop = frame.kind == "loop" and hasattr(frame.record, "body")
+    return is_loop and bool(script.semantics.steps.of_loop(frame).of(BACKWARD))
 
 
 def _leaves(statement: Statement) -> bool:
@@ -53,9 +55,7 @@ def _leaves(statement: Statement) -> bool:
 
 def _made_within(model: Expr, frame: Context) -> bool:
     """Whether each turn of a loop makes its own model."""
-    root = model
-    while isinstance(root, (Attribute, Subscript)):
-        root = root.value
+    root = walk.root(model)
     if not isinstance(root, Name):
         return False
     return any(b.how != "augment" and b.context.within(frame) for b in lookup(root, root.id)[0])

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.records import NamedTuple
 from trainlint.semantic import arguments
 from trainlint.semantic.bindings import lookup
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 LOADS = ("torch.load", "torch.serialization.load")
 SAVES = ("torch.save", "torch.serialization.save")
-_SPEAKS = BytesPattern(rb"\bsave\b|\bload\b|safe_globals")
+_SPEAKS = Pattern(rb"\bsave\b|\bload\b|safe_globals")
 _DEEPEST = 6
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainlint.patterns_on_use import BytesPattern, Pattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.records import NamedTuple
 from trainlint.semantic import walk
 from trainlint.semantic.contexts import dotted_name
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 COMPILE = "torch.compile"
-_SPEAKS = BytesPattern(rb"\bcompile\b")
+_SPEAKS = Pattern(rb"\bcompile\b")
 _TEST = Pattern(r"[\\/](?:tests?[\\/]|test_[^\\/]*$|conftest)")
 _NOT_TRACED = frozenset({"disable", "skip", "disallow_in_graph", "allow_in_graph", "ignore"})
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainlint.semantic import autograd
+from trainlint.semantic import autograd, switching
 from trainlint.semantic.facts import Call, Class, Context, Expr, Function
 from trainlint.semantic.loops import BatchLoop
 from trainlint.semantic.values import Const, Items, Number, Object, Tensor, Text, Type, Unknown, Value, each
@@ -152,20 +152,14 @@ def _is_switched_off(script: Script, call: Call) -> bool:
             if receiver is not None and script.constant(switch.argument(0, "requires_grad")) is False:
                 if _last_name(receiver) in names or _is_built_by(script, receiver, built):
                     return True
-        for bindings in module.stores.values():
-            for binding in bindings:
-                if (
-                    binding.name != "requires_grad"
-                    or binding.value is None
-                    or script.constant(binding.value) is not False
-                ):
-                    continue
-                for frame in binding.context.local_frames():
-                    iterated = getattr(frame.record, "iter", None) if frame.kind == "loop" else None
-                    if isinstance(iterated, Call) and iterated.attr in ("parameters", "named_parameters"):
-                        owner = iterated.receiver
-                        if owner is not None and (_last_name(owner) in names or _is_built_by(script, owner, built)):
-                            return True
+        for binding in switching.assignments(module):
+            if script.constant(binding.value) is not False:
+                continue
+            for iterated in switching.iterated_around(binding):
+                if iterated.attr in ("parameters", "named_parameters"):
+                    owner = iterated.receiver
+                    if owner is not None and (_last_name(owner) in names or _is_built_by(script, owner, built)):
+                        return True
     return False
 
 

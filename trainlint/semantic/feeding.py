@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainlint.patterns_on_use import BytesPattern, Pattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.records import NamedTuple
 from trainlint.semantic import loading
 from trainlint.semantic.contexts import dotted_name, is_self
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _MOST_MODULES = 60
 _DEEPEST = 6
-_NAMES_LOADER = BytesPattern(rb"DataLoader|NeighborLoader|WebLoader")  # ends of all names of loaders that can be read
+_NAMES_LOADER = Pattern(rb"DataLoader|NeighborLoader|WebLoader")  # ends of all names of loaders that can be read
 _HELD_OUT = Pattern(
     r"(?:^|[^a-z])(?:val|valid|validation|validate|test|testing|eval|evaluation|dev|holdout|unseen)(?:[^a-z]|$|set|loader|data|iter|dl)",
     re.I,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.records import NamedTuple
 from trainlint.semantic import known
 from trainlint.semantic.bindings import lookup
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 # torch.utils.data.DataLoader's parameters in order (documentation of torch 2.13)
-_LOADER = BytesPattern(rb"Loader")
+_LOADER = Pattern(rb"Loader")
 _POSITIONS = (
     "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory", "drop_last",
     "timeout", "worker_init_fn", "multiprocessing_context", "generator",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic.facts import Call, Expr
 from trainlint.semantic.origins import origins
 from trainlint.semantic.values import Const, External, each
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "warn": 30, "error": 40, "critical": 50}
 LOG_METHODS = frozenset(_LEVELS)
-_SETS = BytesPattern(rb"basicConfig|setLevel")
+_SETS = Pattern(rb"basicConfig|setLevel")
 _DEFAULT = 30  # of the root logger
 
 

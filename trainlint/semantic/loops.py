@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from trainlint.records import NamedTuple
 from trainlint.semantic import walk
 from trainlint.semantic.facts import (
-    Attribute,
     Binding,
     Call,
     Comprehension,
@@ -22,7 +21,6 @@ from trainlint.semantic.facts import (
     Return,
     Sequence,
     Statement,
-    Subscript,
     While,
 )
 from trainlint.semantic.values import Batch, Items, Object, Tensor, Type, Unknown, Value, each
@@ -192,9 +190,7 @@ class Loops:
     def _on_new_data(self, call: Call, frame: Context) -> bool:
         """On a value that each turn makes anew, other than a model or what the same model gave in the turn before."""
         bound = {b.name for b in _bindings_in(frame)}
-        model = call.callee
-        while isinstance(model, (Attribute, Subscript)):
-            model = model.value
+        model = walk.root(call.callee)
         if isinstance(model, Name) and any(b.name == model.id and _is_of_turn(b, bound) for b in _bindings_in(frame)):
             return False  # each turn has a model of its own: a loop over models
         results = {b.name for b in _bindings_in(frame) if b.value is not None and _contains(b.value, call)}

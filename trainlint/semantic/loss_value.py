@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from trainlint.patterns_on_use import Pattern
+from trainlint.semantic import walk
 from trainlint.semantic.bindings import lookup
-from trainlint.semantic.facts import Assign, Attribute, Call, Expr, Name, Subscript
+from trainlint.semantic.facts import Assign, Call, Expr, Name
 from trainlint.semantic.facts import Operator as OperatorRecord
 from trainlint.semantic.step import Event
 from trainlint.semantic.values import External, Object, each
@@ -109,7 +110,5 @@ def _reduces(script: Script, call: Call | None) -> bool:
 
 
 def _is_contrastive(backward: Event) -> bool:
-    name = backward.owner
-    while isinstance(name, (Attribute, Subscript)):
-        name = name.value
+    name = walk.root(backward.owner) if backward.owner is not None else None
     return isinstance(name, Name) and bool(_CONTRASTIVE.search(name.id))

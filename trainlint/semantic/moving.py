@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import external, known
 from trainlint.semantic.facts import (
     Attribute,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 _DEEPEST = 5
-_CUDA = BytesPattern(rb"cuda|accelerator\b|nvidia|device_map|[\"']gpu|\bgpu")
+_CUDA = Pattern(rb"cuda|accelerator\b|nvidia|device_map|[\"']gpu|\bgpu")
 # builtins whose result has nothing of the tensor that they are given
 _ANSWERS = frozenset("len range int float bool str print isinstance type id repr ".split())
 

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from trainlint.patterns_on_use import BytesPattern, Pattern, Words
+from trainlint.patterns_on_use import Pattern, Words
 from trainlint.semantic.locating import Locator
 
 _LARGEST_FAMILY = 200  # files that are looked at for callers of one file, nearest first
@@ -255,16 +255,16 @@ class Neighbours:
         return self._words
 
 
-_WORD = BytesPattern(rb"[A-Za-z_]\w*")
-_DEFINED = BytesPattern(rb"\b(?:def|class)[ \t]+([A-Za-z_]\w*)")
+_WORD = Pattern(rb"[A-Za-z_]\w*")
+_DEFINED = Pattern(rb"\b(?:def|class)[ \t]+([A-Za-z_]\w*)")
 # `self.head = ...`, `head: Head = ...` in the body of a class, `add_module("head", ...)`
-_STORED = BytesPattern(
+_STORED = Pattern(
     rb"""(?:\.|^[ \t]{1,8}|(?:add_module|register_module|setattr)\([^,"']*,?[ \t]*["'])([A-Za-z_]\w*)"""
     rb"""(?=["']|[ \t]*(?:=(?!=)|:[^=\n]*(?:=|\n)|,[^=\n]*=))""",
     re.MULTILINE,
 )
 _ASKED = frozenset({b"train", b"eval", b"backward"})
-_IMPORT = BytesPattern(
+_IMPORT = Pattern(
     rb"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))", re.MULTILINE
 )
 _NAME = Pattern(r"(?:^|,)\s*([\w.*]+)")

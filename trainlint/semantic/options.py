@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.records import NamedTuple
 from trainlint.semantic.bindings import lookup, solid
 from trainlint.semantic.contexts import dotted_name
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.inference import Inference
 
 
-_DECLARES = BytesPattern(rb"add_argument|set_defaults")
+_DECLARES = Pattern(rb"add_argument|set_defaults")
 
 
 def option(inference: Inference, owner: Object, name: str) -> Value:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
-from trainlint.patterns_on_use import BytesPattern, Pattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.records import NamedTuple
 from trainlint.semantic import known
 from trainlint.semantic.bindings import lookup
@@ -43,10 +43,10 @@ _STARTS = known.DDP | {
     "deepspeed.init_distributed",
     "torch.distributed.tensor.parallel.parallelize_module",
 }
-_START_WORDS = BytesPattern(
+_START_WORDS = Pattern(
     rb"init_process_group|DistributedDataParallel|FullyShardedDataParallel|fully_shard|init_distributed"
 )
-_WRAP_WORDS = BytesPattern(rb"DistributedDataParallel|FullyShardedDataParallel|fully_shard")
+_WRAP_WORDS = Pattern(rb"DistributedDataParallel|FullyShardedDataParallel|fully_shard")
 _RANK_CALLS = frozenset(
     "get_rank get_node_local_rank get_local_rank Get_rank get_ordinal local_rank rank process_index".split()
 )

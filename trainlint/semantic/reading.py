@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import frameworks, loading
 from trainlint.semantic.facts import Attribute, Call, Expr, Function, Name, Sequence, Starred
 from trainlint.semantic.values import External, Items, Object, Routine, Value, each
@@ -13,7 +13,7 @@ from trainlint.semantic.values import External, Items, Object, Routine, Value, e
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_SETS_UP = BytesPattern(rb"setup_dataloaders")
+_SETS_UP = Pattern(rb"setup_dataloaders")
 _HOOKS = {
     "train_dataloader": "train",
     "val_dataloader": "eval",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.records import NamedTuple
 from trainlint.semantic import autograd, walk
 from trainlint.semantic.bindings import lookup
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _LOOKS_AT_NAMES = frozenset({"locals", "vars", "globals", "eval", "exec"})
 # reductions whose result is a number of full width, whatever they are taken of
 _REDUCTIONS = frozenset({"sum", "mean", "count_nonzero", "norm", "cross_entropy", "mse_loss", "nll_loss", "l1_loss"})
-_LOWERED = BytesPattern(rb"autocast|bfloat16|float16|\bhalf\b|fp16|bf16|\bamp\b")
+_LOWERED = Pattern(rb"autocast|bfloat16|float16|\bhalf\b|fp16|bf16|\bamp\b")
 
 
 class RunningSum(NamedTuple):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainlint.patterns_on_use import BytesPattern, Pattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.facts import Call, Compare, Constant, Context, Expr, FString, Name, Operator
 from trainlint.semantic.guards import RARE
@@ -18,7 +18,7 @@ from trainlint.semantic.walk import expressions
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-SCALER_WORD = BytesPattern(rb"[Ss]caler")
+SCALER_WORD = Pattern(rb"[Ss]caler")
 _PRECISION = Pattern(r"amp|scaler|half|fp16|float16|precision|mixed", re.I)
 _ACCUMULATES = Pattern(r"accum", re.I)
 _LOOKS = frozenset(

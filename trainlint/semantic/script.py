@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic.autograd import Autograd
 from trainlint.semantic.communication import Communication
 from trainlint.semantic.contexts import dotted_name
@@ -30,7 +30,7 @@ from trainlint.semantic.work import Work
 if TYPE_CHECKING:
     from trainlint.settings import Settings
 
-_ACCELERATED = BytesPattern(
+_ACCELERATED = Pattern(
     rb"cuda|accelerat|lightning|deepspeed|fabric|\bmps\b|xla|\bxpu\b|\bnpu\b|transformers|ignite"
     rb"|\.to\(\s*[\w.]*(?:device|dev|gpu|rank)\b|device_map"
 )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainlint.patterns_on_use import BytesPattern, Pattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import known, loading
 from trainlint.semantic.contexts import is_self
 from trainlint.semantic.facts import Attribute, Call, Class, Constant, Expr, For, Function, Module, Name, While
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 _RANK = Pattern(r"rank|world|replica|shard|split_by|process_index|num_processes|by_node|partition", re.I)
-_RANK_BYTES = BytesPattern(rb"get_rank|world_size|[\"']RANK|num_replicas|local_rank|shard\(|by_node")
+_RANK_BYTES = Pattern(rb"get_rank|world_size|[\"']RANK|num_replicas|local_rank|shard\(|by_node")
 _PLAIN_SAMPLERS = ("RandomSampler", "SequentialSampler", "WeightedRandomSampler", "SubsetRandomSampler")
-_SET_EPOCH = BytesPattern(rb"(?<!def )set_epoch")
+_SET_EPOCH = Pattern(rb"(?<!def )set_epoch")
 _SINGLE = Pattern(r"dist|ddp|world|rank|multi|gpus|nprocs|num_processes|fsdp|parallel|initialized", re.I)
 _DEEPEST = 5
 

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from trainlint.patterns_on_use import BytesPattern, Pattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.records import NamedTuple
 from trainlint.semantic import conventions
 from trainlint.semantic.bindings import lookup
@@ -53,7 +53,7 @@ __all__ = [
     "Event", "Step", "Steps", "excludes", "implies",
 ]  # fmt: skip
 
-_GRAD = BytesPattern(rb"\.grad")
+_GRAD = Pattern(rb"\.grad")
 _MOST = 200  # events of one function
 _MOST_CALLEES = 8  # functions that one call may enter
 _DEEPEST_PATH = 12  # calls from a step's body to an event

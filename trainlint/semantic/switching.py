@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainlint.semantic.facts import Call, Expr, Function, Sequence
+from trainlint.semantic.facts import Binding, Call, Expr, Function, Module, Sequence
 from trainlint.semantic.identity import Path, Subject
 from trainlint.semantic.lineage import Part
 
@@ -57,13 +57,24 @@ def _switches(script: Script, place: Expr) -> Iterator[_Switch]:
                 for argument in call.args:
                     for network in argument.elements if isinstance(argument, Sequence) else (argument,):
                         yield _Switch(call.order, network, on)
-    for bindings in place.context.module.stores.values():
-        for binding in bindings:
-            if binding.name == "requires_grad" and binding.context.function is place.context.function:
-                for frame in binding.context.local_frames():
-                    iterated = getattr(frame.record, "iter", None) if frame.kind == "loop" else None
-                    if isinstance(iterated, Call) and iterated.receiver is not None:
-                        yield _Switch(binding.order, iterated.receiver, _flag(script, binding.value, None))
+    for binding in assignments(place.context.module):
+        if binding.context.function is place.context.function:
+            for iterated in iterated_around(binding):
+                if iterated.receiver is not None:
+                    yield _Switch(binding.order, iterated.receiver, _flag(script, binding.value, None))
+
+
+def assignments(module: Module) -> Iterator[Binding]:
+    """Every `weight.requires_grad = ...` of a file."""
+    return (b for bindings in module.stores.values() for b in bindings if b.name == "requires_grad")
+
+
+def iterated_around(binding: Binding) -> Iterator[Call]:
+    """`model.parameters()` of the loops that an assignment stands in."""
+    for frame in binding.context.local_frames():
+        iterated = getattr(frame.record, "iter", None) if frame.kind == "loop" else None
+        if isinstance(iterated, Call):
+            yield iterated
 
 
 def _switched_in(script: Script, function: Function) -> tuple[bool | None] | None:
@@ -71,10 +82,9 @@ def _switched_in(script: Script, function: Function) -> tuple[bool | None] | Non
     for call in function.calls:
         if call.attr == "requires_grad_":
             return (_flag(script, call.argument(0, "requires_grad"), True),)
-    for bindings in function.module.stores.values():
-        for binding in bindings:
-            if binding.name == "requires_grad" and binding.context.function is function:
-                return (_flag(script, binding.value, None),)
+    for binding in assignments(function.module):
+        if binding.context.function is function:
+            return (_flag(script, binding.value, None),)
     return None
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import walk
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import is_self
@@ -31,9 +32,9 @@ _CHILDREN = frozenset({"children", "named_children", "modules", "named_modules"}
 # ways in which a class may use all that it holds, without a name
 _ALL = frozenset({"vars", "__getattr__", "state_dict_keys", "fuse_modules", "register_forward_hook", "exec", "eval"})
 _BY_STRING = ("getattr", "get_submodule", "attrgetter", "methodcaller", "__getattribute__")
-BY_STRING = re.compile(rb"\bgetattr\(|\bget_submodule\(|\battrgetter\(")
+BY_STRING = Pattern(rb"\bgetattr\(|\bget_submodule\(|\battrgetter\(")
 _LOOKS_ONLY = frozenset({"isinstance", "hasattr", "type", "print", "id"})
-_HOLES = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]|\{[^{}]*\}")
+_HOLES = Pattern(r"%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]|\{[^{}]*\}")
 _DEEPEST = 4
 
 

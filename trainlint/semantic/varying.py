@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from trainlint.patterns_on_use import BytesPattern, Pattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import loading, walk
 from trainlint.semantic.facts import Call, Expr, Function, Module, Name, Operator, Sequence, Slice, Subscript
 from trainlint.semantic.origins import origins
@@ -14,8 +14,8 @@ from trainlint.semantic.values import Routine, each
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_SPEAKS = BytesPattern(rb"interpolate|randint|randrange|random\.|pad_sequence")
-_CONVOLVES = BytesPattern(rb"[Cc]onv[123]d|torchvision|timm|resnet|unet", re.I)
+_SPEAKS = Pattern(rb"interpolate|randint|randrange|random\.|pad_sequence")
+_CONVOLVES = Pattern(rb"[Cc]onv[123]d|torchvision|timm|resnet|unet", re.I)
 _DRAWS = Pattern(
     r"^(?:random\.(?:choice|choices|randint|randrange|uniform|sample|random)|numpy\.random\.\w+|torch\.(?:randint|rand))$"
 )

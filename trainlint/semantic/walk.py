@@ -17,6 +17,7 @@ from trainlint.semantic.facts import (
     Sequence,
     Starred,
     Statement,
+    Subscript,
     Walrus,
     With,
 )
@@ -52,6 +53,13 @@ def strings(module: Module) -> Iterator[tuple[Constant, str]]:
     for expr in of_module(module):
         if isinstance(expr, Constant) and isinstance(expr.value, str):
             yield expr, expr.value
+
+
+def root(expr: Expr) -> Expr:
+    """`model` of `model.layers[0].weight`."""
+    while isinstance(expr, (Attribute, Subscript)):
+        expr = expr.value
+    return expr
 
 
 def names_read(module: Module) -> Iterator[Name]:

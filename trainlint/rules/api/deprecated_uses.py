@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.records import NamedTuple
 from trainlint.semantic import arguments, torch_names, walk
 from trainlint.semantic.facts import Attribute, Call, Constant, Expr, Record, Starred, Subscript
@@ -21,7 +21,7 @@ from trainlint.torch_api.versions import Target, shown
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_OWN_FUNCTION = BytesPattern(rb"class \w+\((?:torch\.)?(?:autograd\.)?(?:function\.)?Function\b")
+_OWN_FUNCTION = Pattern(rb"class \w+\((?:torch\.)?(?:autograd\.)?(?:function\.)?Function\b")
 
 
 class Use(NamedTuple):

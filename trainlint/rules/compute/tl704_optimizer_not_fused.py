@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe, rewrites
 from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import arguments
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _FUSED = ("Adam", "AdamW", "SGD")
 _ON_CPU_TOO = (2, 4)  # fused kernels for the CPU (release notes of torch 2.4)
-_SPARSE = BytesPattern(rb"sparse\s*=\s*True")
+_SPARSE = Pattern(rb"sparse\s*=\s*True")
 
 
 class OptimizerNotFused(Rule):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules.rule import Hit, Note, Rewrite, Rule
 from trainlint.semantic import epochs, frameworks, loading, sharding
 from trainlint.semantic.facts import Call, Context, Expr, For, Name, While
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 
-_SAMPLER = BytesPattern(rb"DistributedSampler")
+_SAMPLER = Pattern(rb"DistributedSampler")
 
 
 class SetEpochMissing(Rule):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import loading
 from trainlint.semantic.facts import Call, Module
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 
-_SETS_DEFAULT = BytesPattern(rb"set_default_")
+_SETS_DEFAULT = Pattern(rb"set_default_")
 
 
 class CudaDefaultDeviceWithLoader(Rule):

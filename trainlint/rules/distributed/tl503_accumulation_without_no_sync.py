@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic.communication import REPLICATED
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 # whoever holds back the reduction, in one way or another
-_HOLDS_BACK = BytesPattern(
+_HOLDS_BACK = Pattern(
     rb"no_sync|require_backward_grad_sync|set_requires_gradient_sync|set_is_last_backward|accelerator\.accumulate|register_comm_hook|deepspeed"
 )
 

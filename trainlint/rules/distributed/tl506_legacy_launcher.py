@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
-from trainlint.patterns_on_use import BytesPattern, Pattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic.facts import Call
 from trainlint.semantic.fallbacks import depends_on_version
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 _LAUNCH = Pattern(r"(?<![\w.])torch\.distributed\.launch(?![\w.])|torch/distributed/launch\.py")
-_READS_ENVIRONMENT = BytesPattern(rb"LOCAL_RANK")
-_DEEPSPEED = BytesPattern(rb"deepspeed")
+_READS_ENVIRONMENT = Pattern(rb"LOCAL_RANK")
+_DEEPSPEED = Pattern(rb"deepspeed")
 
 
 class LegacyLauncher(Rule):

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules.rule import Hit, Rule
 from trainlint.semantic.mentions import mentions
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_DESTROYS = BytesPattern(rb"destroy_process_group|abort_process_group")
+_DESTROYS = Pattern(rb"destroy_process_group|abort_process_group")
 
 
 class ProcessGroupNotDestroyed(Rule):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Rule
 from trainlint.semantic.facts import Call, Conditional, Constant, Expr
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 # a launcher or the script shows each process only its own card: then that card is number 0
-_OWN_CARD = BytesPattern(rb"CUDA_VISIBLE_DEVICES")
+_OWN_CARD = Pattern(rb"CUDA_VISIBLE_DEVICES")
 
 
 class HardCodedDeviceUnderDdp(Rule):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import rewrites
 from trainlint.rules.rule import Hit, Note, Rewrite, Rule
 from trainlint.semantic import frameworks, placement, scaling
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
 
-_POST_HOOK = BytesPattern(rb"_post_hook")
+_POST_HOOK = Pattern(rb"_post_hook")
 
 
 class MissingZeroGrad(Rule):

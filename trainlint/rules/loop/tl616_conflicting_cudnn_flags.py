@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic.facts import Binding, Context, Module
 from trainlint.semantic.values import External, each
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 
-_FLAG = BytesPattern(rb"deterministic")
+_FLAG = Pattern(rb"deterministic")
 
 
 class ConflictingCudnnFlags(Rule):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
-from trainlint.patterns_on_use import BytesPattern, Pattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Attribute, Call, Expr, Module, Name
@@ -22,7 +22,7 @@ _SEEDS = {
     "random.seed": "random",
 }
 _ALL = Pattern(r"(?:^|[._])(?:seed_everything|set_seed|seed_all|set_random_seed|set_determinism|fix_seed)s?$")
-_RANDOM_TEXT = BytesPattern(rb"random|seed")
+_RANDOM_TEXT = Pattern(rb"random|seed")
 # what draws from the global streams
 _NUMPY = Pattern(
     r"^numpy\.random\.(?:rand|randn|randint|random|random_sample|choice|shuffle|permutation|uniform|normal|beta|binomial|poisson|"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.precision import adding_a_scaler
 from trainlint.rules.rule import Hit, Note, Rule
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # whoever scales the loss in some way of its own: a scaler class of the project, apex, DeepSpeed, Accelerate ...
 # A GradScaler that is imported under its own name and never used scales nothing.
-_SCALES = BytesPattern(
+_SCALES = Pattern(
     rb"(?m)^(?!\s*from\s+torch[\w.]*\s+import\s(?:(?!\bas\b)[^\n(\\])*$).*GradScaler"
     rb"|(?<!Grad)[Ss]caler\b|scale_loss|deepspeed|accelerat|fabric|loss_scale"
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
-from trainlint.patterns_on_use import BytesPattern, Pattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic.bindings import lookup
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 _HALF = frozenset({"torch.float16", "torch.half", "torch.HalfTensor", "torch.cuda.HalfTensor"})
-_OPTIMIZERS = BytesPattern(rb"optim|Adam|SGD|Lion|Adafactor")
+_OPTIMIZERS = Pattern(rb"optim|Adam|SGD|Lion|Adafactor")
 # master weights kept by somebody else
-_MASTERS = BytesPattern(
+_MASTERS = Pattern(
     rb"FP16_Optimizer|\bapex\b|deepspeed|master_weights|master_params|MixedPrecisionOptimizer|Fp16Optimizer|bitsandbytes"
 )
 
@@ -152,7 +152,7 @@ class ManualHalfTraining(Rule):
         return False
 
 
-_BACKWARD = BytesPattern(rb"backward")
+_BACKWARD = Pattern(rb"backward")
 _ASIDE = Pattern(r"eval|test|infer|predict|export|demo|valid|resume", re.I)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import known
@@ -15,7 +15,7 @@ from trainlint.semantic.values import Const, each
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_AUTOCAST = BytesPattern(rb"autocast")
+_AUTOCAST = Pattern(rb"autocast")
 
 
 class ScalerWithBfloat16(Rule):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic.facts import Call
@@ -14,8 +14,8 @@ from trainlint.semantic.values import External, Object, each
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_BCE = BytesPattern(rb"BCELoss|binary_cross_entropy")
-_AUTOCAST = BytesPattern(rb"autocast")
+_BCE = Pattern(rb"BCELoss|binary_cross_entropy")
+_AUTOCAST = Pattern(rb"autocast")
 _FUNCTIONS = frozenset({"torch.nn.functional.binary_cross_entropy", "torch.binary_cross_entropy"})
 _CLASSES = frozenset({"torch.nn.BCELoss", "torch.nn.modules.loss.BCELoss"})
 

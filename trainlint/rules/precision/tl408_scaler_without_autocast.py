@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Level
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic.autograd import OFF
@@ -16,10 +16,10 @@ from trainlint.semantic.step import BACKWARD, FORWARD
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_LOW_PRECISION = BytesPattern(rb"autocast|float16\b|torch\.half\b|HalfTensor|mixed_precision|fp16")
+_LOW_PRECISION = Pattern(rb"autocast|float16\b|torch\.half\b|HalfTensor|mixed_precision|fp16")
 # parameters in half precision, or somebody who brings either
-_OTHERWISE = BytesPattern(rb"\.half\(|deepspeed|\bapex\b|lightning|[Ff]abric|Accelerator")
-_SCALES = BytesPattern(rb"\.scale\(")
+_OTHERWISE = Pattern(rb"\.half\(|deepspeed|\bapex\b|lightning|[Ff]abric|Accelerator")
+_SCALES = Pattern(rb"\.scale\(")
 
 
 class ScalerWithoutAutocast(Rule):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.patterns_on_use import BytesPattern
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import rewrites
 from trainlint.rules.rule import Hit, Rewrite, Rule
 from trainlint.semantic import placement
@@ -13,9 +13,9 @@ from trainlint.semantic.facts import Compare, Constant, Evaluate, Function, If, 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-_CUDA = BytesPattern(rb"cuda")
+_CUDA = Pattern(rb"cuda")
 # TF32, autocast, lower precision, or a framework that decides about it
-_DECIDED = BytesPattern(
+_DECIDED = Pattern(
     rb"tf32|set_float32_matmul_precision|fp32_precision|autocast|float16|\bhalf\b|fp16|bf16|mixed_precision|float64|\.double\(|"
     rb"deepspeed|lightning|[Ff]abric|Accelerator|\bapex\b|TrainingArguments|use_deterministic_algorithms|NVIDIA_TF32_OVERRIDE"
 )

@@ -73,7 +73,7 @@ def innermost_loop(context: Context) -> Context | None:
     return None
 
 
-def _mentions(expr: Expr, pattern: Pattern) -> bool:
+def _mentions(expr: Expr, pattern: Pattern[str]) -> bool:
     stack: list[Expr] = [expr]
     while stack:
         current = stack.pop()

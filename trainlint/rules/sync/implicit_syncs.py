@@ -41,14 +41,7 @@ _SINKS = frozenset(
     "add_scalar add_scalars set_postfix set_postfix_str set_description log_metric log_metrics write_scalar log_scalar "
     "report_scalar".split()
 )
-_ASKING = (
-    _CONVERSIONS
-    | {"print", "write", "pprint", "range", "log", "get_scale"}
-    | _REDUCTIONS
-    | _SIZED
-    | _SINKS
-    | LOG_METHODS
-)
+_ASKING = _CONVERSIONS | _PRINTS | {"range", "log", "get_scale"} | _REDUCTIONS | _SIZED | _SINKS | LOG_METHODS
 _SINK_OWNERS = Pattern(r"wandb|mlflow|neptune|comet|writer|tensorboard|aim|clearml|swanlab|tb", re.I)
 
 
