@@ -92,8 +92,9 @@ class MissingNoGrad(Rule):
                 for other in script.batch_loops()
             ):
                 continue  # the outer loop is reported
-            notes = (Note(call, "the model runs here"),)
-            yield Hit(record, {"call": describe.text(call)}, None, notes, rewrite=self._rewrite(script, loop, call))
+            # At the model, not at the loop: that is the line which takes the memory, and the one people know.
+            notes = (Note(record, "in this loop"),)
+            yield Hit(call, {"call": describe.text(call)}, None, notes, rewrite=self._rewrite(script, loop, call))
 
     def _rewrite(self, script: Script, loop: BatchLoop, call: Call) -> Rewrite | None:
         found = no_grad.around(script, loop.record, call)
