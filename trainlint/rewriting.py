@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
@@ -190,13 +191,27 @@ def below_node(node: cst.CSTNode) -> list[cst.CSTNode]:
 
 def _path(tree: cst.Module, node: cst.CSTNode) -> list[cst.CSTNode]:
     """The nodes from the module down to a node, both included."""
-    stack: list[tuple[cst.CSTNode, tuple[cst.CSTNode, ...]]] = [(tree, ())]
+    above = _parents(tree)
+    found = [node]
+    while found[-1] is not tree:
+        parent = above.get(id(found[-1]))
+        if parent is None:
+            raise NoFix
+        found.append(parent)
+    return found[::-1]
+
+
+@lru_cache(maxsize=1)
+def _parents(tree: cst.Module) -> dict[int, cst.CSTNode]:
+    """What each node of a tree stands in, by the `id` of the node. One walk for all fixes in a statement."""
+    found: dict[int, cst.CSTNode] = {}
+    stack: list[cst.CSTNode] = [tree]
     while stack:
-        current, above = stack.pop()
-        if current is node:
-            return [*above, current]
-        stack.extend((child, (*above, current)) for child in current.children)
-    raise NoFix
+        current = stack.pop()
+        children = current.children
+        found.update((id(child), current) for child in children)
+        stack.extend(children)
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------- expressions

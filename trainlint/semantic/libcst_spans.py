@@ -6,8 +6,9 @@ libcst's PositionProvider notes every node, row and column, which costs several 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, cast
 
@@ -24,7 +25,8 @@ def spans(module: cst.Module, text: str, records: Iterable[Record]) -> dict[int,
 
     Of a record that ends with a block, only the start counts: its code goes on to the end of the row.
     """
-    return _spans(module, text, {id(record): _bounds(record) for record in records})
+    bounds = {id(record): _bounds(record) for record in records}
+    return _spans(_generated(module, {id(node) for ends in bounds.values() for node in ends}), text, bounds)
 
 
 def node_spans(module: cst.Module, text: str, nodes: Iterable[cst.CSTNode]) -> dict[int, tuple[int, int]]:
@@ -32,18 +34,28 @@ def node_spans(module: cst.Module, text: str, nodes: Iterable[cst.CSTNode]) -> d
 
     `text` may go on behind what `module` was parsed from.
     """
-    return _spans(module, text, {id(node): (node, node) for node in nodes}, leave_out_empty=True)
+    return _spans(_generated_whole(module), text, {id(node): (node, node) for node in nodes}, leave_out_empty=True)
+
+
+@lru_cache(maxsize=1)
+def _generated_whole(module: cst.Module) -> _Code:
+    """With every node noted: each fix asks anew, and a statement may hold hundreds."""
+    return _generated(module, _Everything())
+
+
+def _generated(module: cst.Module, wanted: Container[int]) -> _Code:
+    code = _Code(module, wanted)
+    run_in_deep_stack(lambda: module._codegen_impl(cast(Any, code)))
+    code.offsets = list(accumulate(map(len, code.tokens), initial=0))
+    return code
 
 
 def _spans(
-    module: cst.Module,
+    code: _Code,
     text: str,
     bounds: dict[int, tuple[cst.CSTNode, cst.CSTNode]],
     leave_out_empty: bool = False,
 ) -> dict[int, tuple[int, int]]:
-    code = _Code(module, {id(node) for ends in bounds.values() for node in ends})
-    run_in_deep_stack(lambda: module._codegen_impl(cast(Any, code)))
-    offsets = list(accumulate(map(len, code.tokens), initial=0))
     found = {}
     for key, (first, last) in bounds.items():
         if id(first) not in code.starts or id(last) not in code.ends:
@@ -54,7 +66,7 @@ def _spans(
         start, end = code.trimmed(start, end)
         if _has_own_parentheses(first):
             start, end = code.with_parentheses(start, end)
-        found[key] = offsets[start], offsets[end]
+        found[key] = code.offsets[start], code.offsets[end]
     # What follows the last node is not looked at: libcst puts the end of a file into order.
     generated = "".join(code.tokens)[: max((end for _, end in found.values()), default=0)]
     shifts = _Shifts(generated, without_lone_returns(text))
@@ -77,6 +89,11 @@ def _has_own_parentheses(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.GeneratorExp) or (isinstance(node, cst.Tuple) and bool(node.lpar))
 
 
+class _Everything(Container[int]):
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
 class _Code:
     """Stands in for libcst's CodegenState: collects the tokens, and at which of them the wanted nodes start and end."""
 
@@ -88,15 +105,17 @@ class _Code:
         "ends",
         "increase_indent",
         "indent_tokens",
+        "offsets",
         "starts",
         "tokens",
     )
 
-    def __init__(self, module: cst.Module, wanted: set[int]) -> None:
+    def __init__(self, module: cst.Module, wanted: Container[int]) -> None:
         self.default_indent = module.default_indent
         self.default_newline = module.default_newline
         self.indent_tokens: list[str] = []
         self.tokens: list[str] = []
+        self.offsets: list[int] = []  # of each token, and of the end
         self.starts: dict[int, int] = {}
         self.ends: dict[int, int] = {}
         self._wanted = wanted

@@ -62,7 +62,7 @@ def is_chosen_by_version(inference: Inference, record: Record) -> bool:
 
 def _is_guarded(inference: Inference, context: Context, seen: set[int]) -> bool:
     for frame in context.frames():
-        if frame.kind == "branch" and frame.test is not None and asks_version(inference, frame.test):
+        if frame.kind == "branch" and frame.test is not None and _branch_asks(inference, frame.test, context):
             return True
         if frame.kind in ("try", "except") and _is_import_fallback(frame):
             return True
@@ -72,6 +72,15 @@ def _is_guarded(inference: Inference, context: Context, seen: set[int]) -> bool:
     seen.add(id(function))
     sites = inference.callgraph.callers(function)
     return bool(sites) and all(_is_guarded(inference, site.call.context, seen) for site in sites)
+
+
+def _branch_asks(inference: Inference, test: Expr, context: Context) -> bool:
+    """Kept: the first test of a chain of `elif` is around all that follows."""
+    memo, question = context.module.memo, ("asks version", id(test))
+    if question not in memo:
+        memo[question] = asks_version(inference, test)
+    answer: bool = memo[question]
+    return answer
 
 
 def asks_version(inference: Inference, test: Expr, depth: int = 0) -> bool:
