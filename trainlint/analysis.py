@@ -63,6 +63,16 @@ class Analysis:
         self._neighbours = {} if texts else dict(neighbours or {})
         self._projects: dict[str, Semantics] = {}
 
+    @property
+    def held(self) -> int:
+        """Characters of the files whose facts are kept."""
+        return sum(semantics.project.size for semantics in self._projects.values())
+
+    def rest(self) -> None:
+        """Files of another analysis come now: lets go of all but what was read of imports."""
+        for root, semantics in self._projects.items():
+            self._projects[root] = Semantics(semantics.project.emptied(), self.settings)
+
     def check(self, source: Source, rules: Sequence[Rule]) -> list[Finding]:
         """All findings of a file, not suppressed and not filtered. Raises NotChecked."""
         if not rules:

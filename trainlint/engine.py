@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -29,10 +30,18 @@ FRAMEWORKS = (
 )  # fmt: skip
 
 
+MOST_HELD_OF_OTHERS = 4_000_000  # characters, each some 25 bytes of facts
+
+
 class Analyse(Protocol):
     """What the engine asks of the analysis: `trainlint.analysis.Analysis`."""
 
+    @property
+    def held(self) -> int: ...
+
     def check(self, source: Source, rules: Sequence[Rule]) -> list[Finding]: ...
+
+    def rest(self) -> None: ...
 
 
 def check(
@@ -56,11 +65,24 @@ def check_targets(
     """As `check`, for what `discover` gave, or for text from standard input; `neighbours` are what was read of projects (by
     folder) already. Raises SettingsError."""
     runs: dict[int, _Run] = {}
+    last: _Run | None = None
     for target in targets:
         run = runs.get(id(target.settings))
         if run is None:
             run = runs[id(target.settings)] = _Run(target.settings, analysis, neighbours)
+        if run is not last and last is not None:
+            _make_room(other for other in runs.values() if other is not run)
+        last = run
         yield run.check(target)
+
+
+def _make_room(runs: Iterable[_Run]) -> None:
+    """Files come folder by folder, so that what was read for the projects before this one is mostly done with."""
+    held = [run.analysis for run in runs if run.has_begun]
+    if sum(analysis.held for analysis in held) > MOST_HELD_OF_OTHERS:
+        for analysis in held:
+            analysis.rest()
+        gc.collect()  # facts refer to each other in circles
 
 
 class _Run:
@@ -83,6 +105,10 @@ class _Run:
         self._make = analysis
         self._neighbours = neighbours
         self._analysis: Analyse | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        return self._analysis is not None
 
     @property
     def analysis(self) -> Analyse:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from trainlint import analysis
+from trainlint import analysis, engine
 from trainlint.engine import check
 from trainlint.semantic.facts import Module
 from trainlint.semantic.project import Project
 from trainlint.semantic.script import Semantics
 from trainlint.settings import Configuration, Overrides
+from trainlint.source import Source
 
 _ENGINE = """\
 import torch
@@ -130,3 +131,28 @@ def test_what_something_kept_rests_on_stays_the_same_object(project: Path) -> No
     del engine
     files.release(0)
     assert files.module(callee.function.module.path) is callee.function.module
+
+
+def test_projects_before_it_make_room_for_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(6):
+        folder = tmp_path / f"project_{number}"
+        folder.mkdir()
+        (folder / "setup.py").touch()
+        for part, text in (("engine", _ENGINE), ("train", _TRAIN)):
+            (folder / f"{part}_0.py").write_text(text.replace("{number}", "0"))
+    rested = 0
+    usual = analysis.Analysis.rest
+
+    def rest(self: analysis.Analysis) -> None:
+        nonlocal rested
+        usual(self)
+        assert self.held == 0
+        rested += 1
+
+    monkeypatch.setattr(analysis.Analysis, "rest", rest)
+    found = _findings(tmp_path)
+    assert rested == 0
+    monkeypatch.setattr(engine, "MOST_HELD_OF_OTHERS", 1_000)
+    assert _findings(tmp_path) == found
+    assert rested > 2
+    assert sum(code == "TL101" for _, code, _ in found) == 6

@@ -43,6 +43,7 @@ class Neighbours:
         self._spoken: dict[Words, dict[str, bool]] = {}
         self._heard: dict[tuple[frozenset[str], Words], bool] = {}
         self._around: dict[str, frozenset[str]] = {}
+        self._same: dict[frozenset[str], frozenset[str]] = {}  # the files of a folder mostly have the same around them
 
     # ---------------------------------------------------------------------------------------------------- bytes
 
@@ -152,7 +153,8 @@ class Neighbours:
         known = self._around.get(path)
         if known is None:
             family = self.family(path)
-            known = self._around[path] = frozenset(family).union(*(self.imported(one) for one in family))
+            known = frozenset(family).union(*(self.imported(one) for one in family))
+            known = self._around[path] = self._same.setdefault(known, known)
         return known
 
     def program(self, path: str) -> tuple[str, ...]:

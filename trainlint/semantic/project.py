@@ -69,6 +69,11 @@ class Project:
         self._recalled: list[Module] = []
         self.read_since = 0  # characters of the modules that were made since the last `release`
 
+    @property
+    def size(self) -> int:
+        """Characters of the modules that are held."""
+        return sum(map(len, self._texts.values()))
+
     def emptied(self) -> Project:
         """The same project without its modules: what is known of files and imports is kept, the memory is given back."""
         return Project(self.root, self.read, neighbours=self.neighbours)
@@ -91,7 +96,7 @@ class Project:
             del self._texts[path]
             self._trees.pop(path, None)
         self.read_since = 0
-        return sum(map(len, self._texts.values()))
+        return self.size
 
     # ------------------------------------------------------------------------------------------------ modules
 
