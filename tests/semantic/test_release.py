@@ -14,7 +14,6 @@ from trainlint.semantic.facts import Module
 from trainlint.semantic.project import Project
 from trainlint.semantic.script import Semantics
 from trainlint.settings import Configuration, Overrides
-from trainlint.source import Source
 
 _ENGINE = """\
 import torch
