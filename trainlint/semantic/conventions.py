@@ -220,7 +220,7 @@ def _parts_have_parameters(expr: Expr) -> bool:
     function = expr.context.function
     for whole, users in _use_index(expr.context.module).items():
         if whole.startswith(dotted + ".") and "." not in whole[len(dotted) + 1 :]:
-            if any(what == "parameters" and user.context.function is function for user, what in users):
+            if any(_what(use) == "parameters" and _user(use).context.function is function for use in users):
                 return True
     return False
 
@@ -239,29 +239,41 @@ def _uses(expr: Expr) -> set[str]:
     function = expr.context.function
     found: set[str] = set()
     own = isinstance(expr, Attribute) and is_self(expr.value, expr.context)
-    for user, what in index.get(dotted, ()):
-        if own:
-            if user.context.cls is expr.context.cls:
-                found.add(what)
-        elif user.context.function is function or function is None:
-            found.add(what)
+    for use in index.get(dotted, ()):
+        user = _user(use).context
+        if user.cls is expr.context.cls if own else user.function is function or function is None:
+            found.add(_what(use))
     return found
 
 
-def _use_index(module: Module) -> dict[str, list[tuple[Expr, str]]]:
-    known: dict[str, list[tuple[Expr, str]]] | None = module.memo.get("uses")
+# A call of a name, an attribute access on it, or what is done with it otherwise.
+_Use = Attribute | Call | tuple[Expr, str]
+
+
+def _user(use: _Use) -> Expr:
+    return use[0] if isinstance(use, tuple) else use
+
+
+def _what(use: _Use) -> str:
+    if isinstance(use, tuple):
+        return use[1]
+    return "__call__" if isinstance(use, Call) else _root(use.value)[1] + use.attr
+
+
+def _use_index(module: Module) -> dict[str, list[_Use]]:
+    known: dict[str, list[_Use]] | None = module.memo.get("uses")
     if known is not None:
         return known
-    index: dict[str, list[tuple[Expr, str]]] = {}
-    for attr, accesses in module.attributes.items():
+    index: dict[str, list[_Use]] = {}
+    for accesses in module.attributes.values():
         for access in accesses:
-            dotted, prefix = _root(access.value)
+            dotted, _ = _root(access.value)
             if dotted is not None:
-                index.setdefault(dotted, []).append((access, prefix + attr))
+                index.setdefault(dotted, []).append(access)
     for call in module.calls:
         dotted = dotted_name(call.callee)
         if dotted is not None:
-            index.setdefault(dotted, []).append((call, "__call__"))
+            index.setdefault(dotted, []).append(call)
         if call.attr is not None and external.MOVERS.search(call.attr):
             for argument in call.args:
                 moved = dotted_name(argument)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from trainlint.patterns_on_use import Pattern, Words
 from trainlint.semantic.locating import Locator
+from trainlint.semantic.packed import Packed
 
 _LARGEST_FAMILY = 200  # files that are looked at for callers of one file, nearest first
 _MOST_IMPORTERS = 30
@@ -31,7 +32,7 @@ class Neighbours:
         """`texts` are files (by absolute path) whose text differs from what lies on the disk."""
         self.locator = locator
         self._given = texts or {}
-        self._bytes: dict[str, bytes] = {}
+        self._bytes = Packed()
         self._lines: dict[str, _Lines] = {}
         self._importers: dict[str, tuple[str, ...]] | None = None
         self._imported: dict[str, frozenset[str]] = {}

@@ -18,6 +18,7 @@ from trainlint.semantic.contexts import link
 from trainlint.semantic.facts import Class, Function, Module, Statement
 from trainlint.semantic.locating import Locator
 from trainlint.semantic.neighbours import Neighbours
+from trainlint.semantic.packed import Packed
 from trainlint.semantic.syntax import ParseError
 
 MARKERS = ("pyproject.toml", "trainlint.toml", "setup.py", ".git")
@@ -64,7 +65,8 @@ class Project:
         self.locator = self.neighbours.locator
         self._modules: dict[str, Module | None] = {}  # the one that was asked for last comes last
         self._resting: WeakValueDictionary[str, Module] = WeakValueDictionary()  # kept by what is known of others only
-        self._texts: dict[str, str] = {}
+        self._texts = Packed()
+        self._sizes: dict[str, int] = {}  # characters, by the path of what is held
         self._trees: dict[str, Any] = {}
         self._recalled: list[Module] = []
         self.read_since = 0  # characters of the modules that were made since the last `release`
@@ -72,7 +74,7 @@ class Project:
     @property
     def size(self) -> int:
         """Characters of the modules that are held."""
-        return sum(map(len, self._texts.values()))
+        return sum(self._sizes.values())
 
     def emptied(self) -> Project:
         """The same project without its modules: what is known of files and imports is kept, the memory is given back."""
@@ -85,15 +87,16 @@ class Project:
         for path in reversed(list(self._modules)):
             module = self._modules[path]
             if module is not None:
-                size += len(self._texts[path])
+                size += self._sizes[path]
                 if size > most:
                     self._resting[path] = module
                     del self._modules[path]
         module = None
         gc.collect()  # a module is a circle
         held = self._modules.keys() | self._resting.keys()
-        for path in self._texts.keys() - held:
+        for path in self._sizes.keys() - held:
             del self._texts[path]
+            del self._sizes[path]
             self._trees.pop(path, None)
         self.read_since = 0
         return self.size
@@ -106,20 +109,25 @@ class Project:
         self.locator.add(path)
         self.neighbours.add(path, text)
         self._modules[path] = module
-        self._texts[path] = text
+        self._hold(path, text)
         self._trees[path] = tree
-        self.read_since += len(text)
 
     def given(self, path: str, text: str) -> tuple[Module, Any] | None:
         """The module of a path, if it was made of this very text."""
-        if self._texts.get(path) != text:
+        if self.text(path) != text:
             return None
         module = self._held(path)
         return None if module is None else (module, self._trees.get(path))
 
     def text(self, path: str) -> str | None:
         """The text that a module was made of."""
-        return self._texts.get(path)
+        data = self._texts.get(path)
+        return None if data is None else _decoded(data)
+
+    def _hold(self, path: str, text: str) -> None:
+        self._texts[path] = text.encode("utf-8", "surrogatepass")
+        self._sizes[path] = len(text)
+        self.read_since += len(text)
 
     def module(self, path: str) -> Module | None:
         """The linked module of a file, None where it cannot be read or parsed."""
@@ -141,8 +149,7 @@ class Project:
         text = self.read(path)
         if text is None:
             return None
-        self._texts[path] = text
-        self.read_since += len(text)
+        self._hold(path, text)
         try:
             body = from_ast.lower(from_ast.parse(text, path))
             module = link(path, body, self.module_name(path))
@@ -153,11 +160,14 @@ class Project:
 
     def forget(self, module: Module) -> None:
         """Lets go of the nodes behind a module's records; they come back when one is asked for."""
-        text, path = self._texts[module.path], module.path
+        path = module.path
+        read = self._texts.reader(path)
+        if read is None:
+            return
 
         def again() -> tuple[Statement, ...]:
             self._recalled.append(module)
-            return from_ast.lower(from_ast.parse(text, path))
+            return from_ast.lower(from_ast.parse(_decoded(read()), path))
 
         nodes.forget(module, again)
 
@@ -262,3 +272,7 @@ class Project:
             most_callers = _MOST_CALLERS_OF_LIBRARY if self.neighbours.is_library(first) else _MOST_CALLERS
             others = self.neighbours.with_words(others, wanted)[:most_callers]
         return [m for m in map(self.module, [first, *others][:most]) if m is not None]
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
