@@ -54,7 +54,9 @@ def parser(program: str) -> argparse.ArgumentParser:
     made.add_argument(
         "--limit-eval-batches", type=int, default=8, help="end evaluations after so many batches (default: 8)"
     )
-    made.add_argument("--no-eval", action="store_true", help="stop after the training steps, reach no evaluation")
+    made.add_argument(
+        "--no-eval", action="store_true", help="go on to no evaluation; one within the steps ends after a batch"
+    )
     made.add_argument("--device", default="auto", help="auto, cpu, or cuda:N")
     made.add_argument("--no-shim", action="store_true", help="without a GPU, do not stand in for torch.cuda")
     made.add_argument("--threads", type=int, help="OMP_NUM_THREADS of the script")
@@ -227,7 +229,7 @@ def _options(given: argparse.Namespace, scripts: list[str]) -> Options:
         timeout_s=given.timeout if given.timeout is not None else max(900.0, 600.0 + budget_s),
         deadline_s=given.deadline,
         limit_train_batches=given.limit_train_batches,
-        limit_eval_batches=given.limit_eval_batches,
+        limit_eval_batches=1 if given.no_eval else given.limit_eval_batches,
         evaluate=not given.no_eval,
         device=given.device,
         shim=not given.no_shim,

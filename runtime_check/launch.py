@@ -145,7 +145,8 @@ class Session:
             "until_eval": run.until_eval and options.evaluate,
             # Micro-batches are not known yet; the loader ends training turns by the step count once enough were seen.
             "limit_train_batches": limit if run.until_eval and limit else (2**31 if run.until_eval else None),
-            "limit_eval_batches": options.limit_eval_batches if run.until_eval else None,
+            "limit_eval_batches": options.limit_eval_batches if run.until_eval or not options.evaluate else None,
+            "cut_evaluations": not options.evaluate,
             "seed": options.seed,
             "shim": self.shim,
             "writes": options.writes,

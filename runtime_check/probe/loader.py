@@ -125,6 +125,7 @@ def _facts(loader: Any) -> LoaderFacts:
 def _watch(torch: Any, iterator_class: Any, config: dict[str, Any]) -> None:
     original_init, original_next = iterator_class.__init__, iterator_class.__next__
     train_limit, eval_limit = config.get("limit_train_batches"), config.get("limit_eval_batches")
+    cut = config.get("cut_evaluations", False)  # also those of loaders that are not known yet
     tensor, state, clock = torch.Tensor, probe.STATE, CLOCK
 
     @functools.wraps(original_init)
@@ -150,7 +151,8 @@ def _watch(torch: Any, iterator_class: Any, config: dict[str, Any]) -> None:
             purpose = "train"
         else:
             purpose = _purpose(turn)
-            limit = _limit(turn, train_limit, eval_limit)
+            # Not at none at all: scripts divide by the number of batches.
+            limit = eval_limit if cut and purpose == "eval" else _limit(turn, train_limit, eval_limit)
             if limit is not None and turn.batches >= limit:
                 facts.ended_early += 1
                 _turn_done(turn)

@@ -123,3 +123,15 @@ def test_the_clock_keeps_what_was_counted_in_each_interval(probe_module: Any, mo
     assert clock.anchored is None
     assert clock.boundaries == []
     assert clock.counted_in(0) == {}
+
+
+@pytest.mark.torch
+def test_without_evaluations_one_that_comes_within_the_steps_ends_after_a_batch(launch: Any) -> None:
+    def evaluation(**options: Any) -> dict[str, Any]:
+        (result,) = launch("careful.py", until_eval=True, limit_train_batches=4, **options).results
+        (loader,) = (loader for loader in result["loaders"] if loader["role"] == "eval")
+        return loader
+
+    usual, cut = evaluation(), evaluation(evaluate=False, limit_eval_batches=1)
+    assert usual["batches"] > usual["iterators"]
+    assert cut["batches"] == cut["iterators"] >= 1
