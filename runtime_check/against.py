@@ -72,6 +72,16 @@ class Against:
             finding.regression for finding in self.newly_confirmed
         )
 
+    @property
+    def said(self) -> str:
+        """Before the name of the earlier report. What could not be settled is no "no regression"."""
+        unsettled = [metric.name for metric in self.metrics if metric.verdict is Change.OPEN]
+        if self.regressed:
+            return "worse than"
+        return (
+            f"no regression seen, {', '.join(unsettled)} not settled, against" if unsettled else "no regression against"
+        )
+
     def lines(self) -> list[str]:
         """For a person."""
         lines = [f"{metric.name}: {metric.verdict.value}: {metric.why}" for metric in self.metrics]
@@ -86,6 +96,7 @@ class Against:
             "source": self.source,
             "made_at": self.made_at,
             "regressed": self.regressed,
+            "said": self.said,
             "metrics": [{**asdict(metric), "verdict": metric.verdict.value} for metric in self.metrics],
             "newly_confirmed": [asdict(finding) for finding in self.newly_confirmed],
         }

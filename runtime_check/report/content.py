@@ -186,8 +186,7 @@ def against(report: Report) -> list[str]:
     if earlier is None:
         return []
     when = f" of {earlier.made_at}" if earlier.made_at else ""
-    said = "worse than" if earlier.regressed else "no regression against"
-    return [f"{said} {earlier.source}{when}", *earlier.lines()]
+    return [f"{earlier.said} {earlier.source}{when}", *earlier.lines()]
 
 
 def what_if(report: Report) -> list[tuple[Tried, str, list[str]]]:

@@ -97,7 +97,7 @@ def _lines(stored: dict[str, Any]) -> list[str]:
         lines.append(f"predicted, {row['title']}: {ratio}estimate {row['estimate']}{fits}")
     earlier = stored.get("against")
     if earlier:
-        lines.append(f"{'worse than' if earlier['regressed'] else 'no regression against'} {earlier['source']}")
+        lines.append(f"{earlier['said']} {earlier['source']}")
         lines += [f"  {metric['name']}: {metric['verdict']}: {metric['why']}" for metric in earlier["metrics"]]
         lines += [
             f"  {finding['code']} {finding['place']}: newly confirmed, was {finding['was'].replace('_', ' ')}"

@@ -211,7 +211,7 @@ def test_the_earlier_report_is_compared_on_the_page() -> None:
     report["baseline"]["peak_bytes"]["train"] *= 2
     report["against"] = against(recorded("slow_loader"), report, "main.json").as_object()
     page = to_html(report)
-    assert "Worse than it was." in page
+    assert "Worse than main.json." in page
     assert "▲ regression" in page
 
 

@@ -115,6 +115,21 @@ def test_markdown_and_terminal_say_what_became_worse(repeated: Report) -> None:
     assert "baseline" not in to_markdown(repeated)
 
 
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        (("no regression", "improvement"), "no regression against"),
+        (("no regression", "inconclusive"), "no regression seen, metric 1 not settled, against"),
+        (("regression", "inconclusive"), "worse than"),
+    ],
+)
+def test_what_is_not_settled_is_not_called_no_regression(verdicts: tuple[str, ...], said: str) -> None:
+    from runtime_check.against import Against, Change, Metric
+
+    metrics = tuple(Metric(f"metric {n}", Change(verdict), "") for n, verdict in enumerate(verdicts))
+    assert Against("main.json", "", metrics, ()).said == said
+
+
 # -- the documentation
 
 
