@@ -194,7 +194,8 @@ class CallGraph:
             words = {function.cls.name}
         elif function.cls is not None and name in ("forward", "__call__"):
             # a model is called by whoever has it: where its class is named, or where models are trained and evaluated
-            for module in project.family(path, (function.cls.name, "train", "eval", "backward")):
+            named = project.family(path, (function.cls.name, "train", "eval", "backward"))
+            for module in (*named, *project.engines(path)):
                 yield from self.object_calls(module)
             names = {name}
         elif name == "<lambda>":

@@ -129,11 +129,15 @@ class Neighbours:
         """Whether a file is used from so many others that no caller in particular tells what its functions are given."""
         return len(self.importers(path)) > _MOST_IMPORTERS
 
+    def is_in_large_package(self, path: str) -> bool:
+        """Whether the callers of what is in a file are anywhere in the world."""
+        return self.locator.package_size(path) > _LARGE_PACKAGE
+
     def family(self, path: str) -> tuple[str, ...]:
         """The file and all that import it, directly or through others, nearest first: where its callers can be. Of a
         file in a large package, whose callers are anywhere in the world, only a few files beside it."""
         known = self._families.get(path)
-        if known is None and self.locator.package_size(path) > _LARGE_PACKAGE:
+        if known is None and self.is_in_large_package(path):
             nearest = sorted(self.importers(path), key=lambda other: (-len(os.path.commonpath((path, other))), other))
             known = self._families[path] = (path, *nearest[:_NEAREST])
         if known is None:

@@ -23,6 +23,7 @@ from trainlint.semantic.syntax import ParseError
 
 MARKERS = ("pyproject.toml", "trainlint.toml", "setup.py", ".git")
 _MOST_CALLERS = 40  # files that are parsed to find the callers of one function, nearest first
+_MOST_ENGINES = 8
 _MOST_CALLERS_OF_LIBRARY = 8  # where so many files use it that a few of them say as much
 
 ReadText = Callable[[str], "str | None"]
@@ -272,6 +273,16 @@ class Project:
             most_callers = _MOST_CALLERS_OF_LIBRARY if self.neighbours.is_library(first) else _MOST_CALLERS
             others = self.neighbours.with_words(others, wanted)[:most_callers]
         return [m for m in map(self.module, [first, *others][:most]) if m is not None]
+
+    def engines(self, path: str) -> list[Module]:
+        """Files that train or evaluate and stand beside a file in what imports it: `main.py` has the model from here and the
+        loop from there."""
+        neighbours, path = self.neighbours, os.path.abspath(path)
+        if neighbours.is_library(path) or neighbours.is_in_large_package(path):
+            return []
+        beside = sorted(neighbours.around(path).difference(neighbours.family(path)))
+        found = neighbours.with_words(beside, ("backward", "eval"))
+        return [m for m in map(self.module, found[:_MOST_ENGINES]) if m is not None]
 
 
 def _decoded(data: bytes) -> str:

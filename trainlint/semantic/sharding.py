@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from trainlint.patterns_on_use import Pattern
 from trainlint.semantic import known, loading
@@ -28,13 +28,20 @@ _DEEPEST = 5
 
 def distributed_samplers(script: Script, loader: Call) -> list[Object]:
     """The DistributedSamplers that a loader may get its order from."""
-    value = loading.option(script, loader, "sampler")
-    if value is None:
-        return []
-    return [v for v in each(value) if isinstance(v, Object) and is_distributed_sampler(v)]
+    options = (loading.option(script, loader, name) for name in ("sampler", "batch_sampler"))
+    values = [value for option in options if option is not None for value in each(option)]
+    return [v for value in values for v in (value, *_batched(script, value)) if is_distributed_sampler(v)]
 
 
-def is_distributed_sampler(value: Value) -> bool:
+def _batched(script: Script, value: Value) -> tuple[Value, ...]:
+    """The samplers that a BatchSampler makes batches of."""
+    if not isinstance(value, Object) or value.cls is not None or value.name.rpartition(".")[2] != "BatchSampler":
+        return ()
+    given = value.call.argument(0, "sampler") if value.call is not None else None
+    return () if given is None else tuple(each(script.value(given)))
+
+
+def is_distributed_sampler(value: Value) -> TypeGuard[Object]:
     return isinstance(value, Object) and value.cls is None and value.name.rpartition(".")[2] == "DistributedSampler"
 
 
