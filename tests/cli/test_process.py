@@ -118,7 +118,7 @@ def test_files_that_are_not_about_training_are_not_parsed(clean: Path) -> None:
     (clean / "train.py").write_text("print('nothing to see')\n")
     own, others = own_and_others(imported("check", cwd=clean) - at_start())
     assert others <= ALLOWED - {"ast"}, others
-    of_cache = {"trainlint.semantic", "trainlint.semantic.locating", "trainlint.semantic.neighbours"}
+    of_cache = {"trainlint.semantic", *(f"trainlint.semantic.{name}" for name in ("locating", "neighbours", "packed"))}
     assert not any(module.startswith(("trainlint.semantic", "trainlint.analysis")) for module in own - of_cache)
     assert rules_in(own) == set()
 

@@ -17,6 +17,11 @@ class Analysis:
     def __init__(self, settings: Settings, *, neighbours: object = None) -> None:
         self.settings = settings
 
+    held = 0
+
+    def rest(self) -> None:
+        pass
+
     def check(self, source: Source, rules: Sequence[Rule]) -> list[Finding]:
         try:
             tree = ast.parse(source.text)
