@@ -74,13 +74,7 @@ class Against:
 
     @property
     def said(self) -> str:
-        """Before the name of the earlier report. What could not be settled is no "no regression"."""
-        unsettled = [metric.name for metric in self.metrics if metric.verdict is Change.OPEN]
-        if self.regressed:
-            return "worse than"
-        return (
-            f"no regression seen, {', '.join(unsettled)} not settled, against" if unsettled else "no regression against"
-        )
+        return said(self.as_object())
 
     def lines(self) -> list[str]:
         """For a person."""
@@ -96,10 +90,17 @@ class Against:
             "source": self.source,
             "made_at": self.made_at,
             "regressed": self.regressed,
-            "said": self.said,
             "metrics": [{**asdict(metric), "verdict": metric.verdict.value} for metric in self.metrics],
             "newly_confirmed": [asdict(finding) for finding in self.newly_confirmed],
         }
+
+
+def said(stored: dict[str, Any]) -> str:
+    """What stands before the name of the earlier report, of `as_object`. What could not be settled is no "no regression"."""
+    if stored["regressed"]:
+        return "worse than"
+    unsettled = [metric["name"] for metric in stored["metrics"] if metric["verdict"] == Change.OPEN.value]
+    return f"no regression seen, {', '.join(unsettled)} not settled, against" if unsettled else "no regression against"
 
 
 def read_report(text: str) -> dict[str, Any]:

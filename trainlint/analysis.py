@@ -70,8 +70,13 @@ class Analysis:
 
     def rest(self) -> None:
         """Files of another analysis come now: lets go of all but what was read of imports."""
-        for root, semantics in self._projects.items():
-            self._projects[root] = Semantics(semantics.project.emptied(), self.settings)
+        for root in self._projects:
+            self._empty(root)
+
+    def _empty(self, root: str) -> Semantics:
+        emptied = Semantics(self._projects[root].project.emptied(), self.settings)
+        self._projects[root] = emptied
+        return emptied
 
     def check(self, source: Source, rules: Sequence[Rule]) -> list[Finding]:
         """All findings of a file, not suppressed and not filtered. Raises NotChecked."""
@@ -141,7 +146,7 @@ class Analysis:
         semantics = self._projects.get(root)
         if semantics is not None and semantics.project.read_since > _READ_MEANWHILE:
             if semantics.project.release(_KEPT) > _MOST_KEPT:
-                semantics = self._projects[root] = Semantics(semantics.project.emptied(), self.settings)
+                semantics = self._empty(root)
                 gc.collect()  # facts refer to each other in circles
         if semantics is None:
             project = Project(root, self._read_text, self._texts, self._neighbours.pop(root, None))

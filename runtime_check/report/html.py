@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from runtime_check.against import said
 from runtime_check.compare.verdicts import METRICS
 from runtime_check.diagnosis import phase_name
 from runtime_check.measures import bytes_text, cores_text
@@ -61,6 +62,7 @@ def to_html(report: dict[str, Any]) -> str:
         loaders=loaders(report),
         side_effects=_side_effects(report),
         device=device(report),
+        said=said(report["against"]) if report["against"] else "",
         phase_name=phase_name,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime_check.against import said
 from runtime_check.report import what_if_rows
 from runtime_check.verify import Report
 
@@ -97,7 +98,7 @@ def _lines(stored: dict[str, Any]) -> list[str]:
         lines.append(f"predicted, {row['title']}: {ratio}estimate {row['estimate']}{fits}")
     earlier = stored.get("against")
     if earlier:
-        lines.append(f"{earlier['said']} {earlier['source']}")
+        lines.append(f"{said(earlier)} {earlier['source']}")
         lines += [f"  {metric['name']}: {metric['verdict']}: {metric['why']}" for metric in earlier["metrics"]]
         lines += [
             f"  {finding['code']} {finding['place']}: newly confirmed, was {finding['was'].replace('_', ' ')}"

@@ -41,3 +41,13 @@ def test_only_what_goes_beyond_the_room_is_compressed(monkeypatch: pytest.Monkey
     del texts["0.py"]
     texts["10.py"] = _text(10)
     assert "10.py" in texts._plain
+
+
+def test_what_is_replaced_gives_its_room_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "_ROOM", 2_500)
+    texts = Packed()
+    texts["a.py"] = _text(1)
+    texts["a.py"] = _text(2) * 2  # more than there is room for
+    texts["b.py"] = _text(3)
+    assert list(texts._packed) == ["a.py"] and list(texts._plain) == ["b.py"]
+    assert texts.get("a.py") == _text(2) * 2

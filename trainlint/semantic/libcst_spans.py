@@ -46,6 +46,7 @@ def _generated_whole(module: cst.Module) -> _Code:
 def _generated(module: cst.Module, wanted: Container[int]) -> _Code:
     code = _Code(module, wanted)
     run_in_deep_stack(lambda: module._codegen_impl(cast(Any, code)))
+    code.text = "".join(code.tokens)
     code.offsets = list(accumulate(map(len, code.tokens), initial=0))
     return code
 
@@ -68,7 +69,7 @@ def _spans(
             start, end = code.with_parentheses(start, end)
         found[key] = code.offsets[start], code.offsets[end]
     # What follows the last node is not looked at: libcst puts the end of a file into order.
-    generated = "".join(code.tokens)[: max((end for _, end in found.values()), default=0)]
+    generated = code.text[: max((end for _, end in found.values()), default=0)]
     shifts = _Shifts(generated, without_lone_returns(text))
     return {key: (shifts.start(start), shifts.end(end)) for key, (start, end) in found.items()}
 
@@ -107,6 +108,7 @@ class _Code:
         "indent_tokens",
         "offsets",
         "starts",
+        "text",
         "tokens",
     )
 
@@ -115,6 +117,7 @@ class _Code:
         self.default_newline = module.default_newline
         self.indent_tokens: list[str] = []
         self.tokens: list[str] = []
+        self.text = ""  # once all is generated: the tokens joined
         self.offsets: list[int] = []  # of each token, and of the end
         self.starts: dict[int, int] = {}
         self.ends: dict[int, int] = {}

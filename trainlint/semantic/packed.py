@@ -34,15 +34,15 @@ class Packed:
         return None if packed is None else lambda: _unpacked(packed)
 
     def __setitem__(self, path: str, data: bytes) -> None:
-        self._packed.pop(path, None)
+        if path in self:
+            del self[path]
         if len(data) > self._room and len(data) > _SMALL:
             import zlib
 
-            self._plain.pop(path, None)
             self._packed[path] = zlib.compress(data, 1)
-            return
-        self._room -= len(data) - len(self._plain.get(path, b""))
-        self._plain[path] = data
+        else:
+            self._room -= len(data)
+            self._plain[path] = data
 
     def __delitem__(self, path: str) -> None:
         if path in self._plain:

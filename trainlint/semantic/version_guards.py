@@ -77,10 +77,7 @@ def _is_guarded(inference: Inference, context: Context, seen: set[int]) -> bool:
 def _branch_asks(inference: Inference, test: Expr, context: Context) -> bool:
     """Kept: the first test of a chain of `elif` is around all that follows."""
     memo, question = context.module.memo, ("asks version", id(test))
-    if question not in memo:
-        memo[question] = asks_version(inference, test)
-    answer: bool = memo[question]
-    return answer
+    return inference.solver.solve(question, lambda: asks_version(inference, test), False, memo)  # type: ignore[no-any-return]
 
 
 def asks_version(inference: Inference, test: Expr, depth: int = 0) -> bool:
