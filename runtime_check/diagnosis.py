@@ -223,13 +223,6 @@ def _straggler_notes(evidence: Evidence) -> list[str]:
     return [f"rank {late.rank} is a straggler: {told}"]
 
 
-def _backwards_per_step(evidence: Evidence) -> float:
-    result = evidence.first(evidence.timed)
-    if result is None or not result["boundaries_ns"]:
-        return 1.0
-    return float(result["backwards"] / len(result["boundaries_ns"]))
-
-
 @dataclass(frozen=True)
 class _Straggler:
     """A rank that comes late to its first backward, and the one that comes first."""
@@ -256,7 +249,7 @@ def _straggler(evidence: Evidence) -> _Straggler | None:
     if timing_ is None:
         return None
     # The delay comes again with each micro-batch: it is compared with what one of them takes.
-    turn_ms = timing_.median_ms / max(1.0, _backwards_per_step(evidence))
+    turn_ms = timing_.median_ms / max(1.0, evidence.micro_batches)
     if times[slow] - times[fast] < max(1.0, 0.2 * turn_ms):
         return None
     return _Straggler(slow, times[slow], fast, times[fast])

@@ -13,6 +13,10 @@ from runtime_check.measures import bytes_text
 from runtime_check.what_if import edits
 from runtime_check.what_if.records import Edit
 
+NO_LOADER = (
+    "the script trains from no DataLoader with a batch size; give the sizes by an argument of its own, after `--`, "
+    "and compare the peak of live tensors that each report has"
+)
 MOST_TRIALS = 24
 FURTHEST = 4  # times the largest size that is known to fit: no trial asks for much more than what was seen
 STEPS, WARMUP = 2, 1  # the optimizer's state is there from the second step on
@@ -112,7 +116,7 @@ def find(
     options = session.options
     asked = BatchSearch(headroom=options.headroom, cuda=cuda)
     if loader is None or not loader["batch_size"]:
-        return replace(asked, reason="the script trains from no DataLoader with a batch size")
+        return replace(asked, reason=NO_LOADER)
     refused = _refused(options.memory_limit, cuda)
     if refused is not None:
         return replace(asked, reason=refused)
