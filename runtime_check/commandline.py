@@ -50,7 +50,11 @@ def parser(program: str) -> argparse.ArgumentParser:
         "--timeout", type=float, help="seconds for everything (default: 600 and the budget, 900 at least)"
     )
     made.add_argument("--deadline", type=float, default=300, help="seconds for one launch (default: 300)")
-    made.add_argument("--limit-train-batches", type=int, help="end training epochs after so many batches")
+    made.add_argument(
+        "--limit-train-batches",
+        type=int,
+        help="end training epochs after so many batches, in the passes that reach an evaluation (timing keeps them whole)",
+    )
     made.add_argument(
         "--limit-eval-batches", type=int, default=8, help="end evaluations after so many batches (default: 8)"
     )

@@ -246,6 +246,10 @@ def _straggler(evidence: Evidence) -> _Straggler | None:
         return None
     slow, fast = max(times, key=lambda rank: times[rank]), min(times, key=lambda rank: times[rank])
     timing_ = evidence.timing
-    if timing_ is None or times[slow] - times[fast] < max(1.0, 0.2 * timing_.median_ms):
+    if timing_ is None:
+        return None
+    # The delay comes again with each micro-batch: it is compared with what one of them takes.
+    turn_ms = timing_.median_ms / max(1.0, evidence.micro_batches)
+    if times[slow] - times[fast] < max(1.0, 0.2 * turn_ms):
         return None
     return _Straggler(slow, times[slow], fast, times[fast])

@@ -55,6 +55,7 @@ class Clock:
         self.to_backward_ns: dict[int, int] = {}  # interval -> from its start to its first backward
         self.skipped_by_scaler = 0
         self.scaler_steps = 0
+        self.scaled_steps = 0  # of a scaler that is not switched off
         self.backwards = 0
         self.batches_without_backward = 0
         self.phase = "start"  # start | train | eval | other
@@ -355,6 +356,7 @@ def _hook_scaler(torch: Any) -> None:
     def step(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         before = sum(CLOCK.counts)
         CLOCK.scaler_steps += 1
+        CLOCK.scaled_steps += self.is_enabled()
         result = original(self, optimizer, *args, **kwargs)
         if sum(CLOCK.counts) == before and self.is_enabled():
             CLOCK.optimizer_stepped(optimizer, skipped=True)

@@ -30,6 +30,8 @@ class LoaderFacts:
         self.prefetch = (loader.prefetch_factor or 2) if loader.num_workers else 0  # batches ahead, of each worker
         self.persistent = bool(getattr(loader, "persistent_workers", False))
         self.length = _length(loader)
+        self.data = getattr(loader, "dataset", None)
+        self.order = type(getattr(loader, "sampler", None))
         self.role: str | None = None
         self.iterators = 0
         self.start_ns: list[int] = []  # making the iterator and getting its first batch: workers start here
@@ -37,6 +39,7 @@ class LoaderFacts:
         self.wait_ns = 0  # without first batches
         self.ended_early = 0
         self.samples = 0
+        self.largest = 0  # samples of a batch: the last one of an epoch may hold fewer
         self.of_tokens = False
 
 
@@ -116,10 +119,18 @@ def _facts(loader: Any) -> LoaderFacts:
     if facts is None:
         facts = Progress.loaders[id(loader)] = LoaderFacts(loader)
         Progress.kept.append(loader)
-        for known in Progress.loaders.values():  # a loader that is rebuilt each epoch keeps its role
-            if known is not facts and known.site == facts.site and known.site != UNKNOWN and known.role:
+        for known in Progress.loaders.values():
+            if known is not facts and known.role and _rebuilt(facts, known):
                 facts.role = known.role
     return facts
+
+
+def _rebuilt(facts: LoaderFacts, known: LoaderFacts) -> bool:
+    """A loader that is made anew each epoch keeps its role. The line alone does not tell: one function, or one line, may
+    make the loaders of training and of evaluation.
+    """
+    same_place = known.site == facts.site and known.site != UNKNOWN
+    return same_place and known.data is facts.data and known.order is facts.order
 
 
 def _watch(torch: Any, iterator_class: Any, config: dict[str, Any]) -> None:
@@ -180,6 +191,8 @@ def _watch(torch: Any, iterator_class: Any, config: dict[str, Any]) -> None:
             samples, tokens = batch_size(batch, tensor)
             facts.of_tokens = tokens > 0
         facts.samples += samples
+        if samples > facts.largest:
+            facts.largest = samples
         if purpose == "eval":
             clock.flag("eval")
             if clock.measuring:  # as what happens in them is counted
@@ -294,5 +307,6 @@ def _record(facts: LoaderFacts) -> dict[str, Any]:
         "batches": facts.batches,
         "wait_ns": facts.wait_ns,
         "samples": facts.samples,
+        "largest_batch": facts.largest,
         "ended_early": facts.ended_early,
     }

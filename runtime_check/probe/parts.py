@@ -127,7 +127,7 @@ def _record(torch: Any) -> dict[str, Any]:
         "cuda": cuda,
         "devices": torch.cuda.device_count() if cuda else 0,
         "bfloat16": _bfloat16(torch) if cuda else True,
-        "scaler": CLOCK.scaler_steps > 0,
+        "scaler": CLOCK.scaled_steps > 0,
         "platform": sys.platform,
     }
 

@@ -46,7 +46,7 @@ def to_object(report: Report) -> dict[str, Any]:
         "over_time": over_time(evidence),
         "utilisation": vars(report.utilisation) if report.utilisation is not None else None,
         "behaviours": (evidence.first(evidence.observed) or {}).get("behaviours"),
-        "collectives": (evidence.first(evidence.observed) or {}).get("collectives", []),
+        "collectives": _collectives(report),
         "noise": {"warnings": list(report.warnings), **_noise(report)},
         "comparisons": _comparisons(report),
         "against": report.against.as_object() if report.against is not None else None,
@@ -193,6 +193,14 @@ def _ranks(report: Report) -> list[dict[str, Any]]:
                 {"rank": result["rank"], **_times(measured), "to_backward_ms": _rounded(measured.to_backward_ms)}
             )
     return rows
+
+
+def _collectives(report: Report) -> list[dict[str, Any]]:
+    """Of rank 0, by line."""
+    evidence = report.evidence
+    calls = (evidence.first(evidence.observed) or {}).get("collectives", ())
+    steps = evidence.collective_steps
+    return [{**call, "per_step": round(call["calls"] / steps, 3) if steps else None} for call in calls]
 
 
 def _loaders(report: Report) -> list[dict[str, Any]]:

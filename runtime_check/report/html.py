@@ -21,6 +21,7 @@ _EMPTY: dict[str, Any] = {
     "script": "", "made_at": "", "command": [], "host": {"cpu": "", "cpus": None, "gpu": None, "shim": False},
     "failure": None, "out_of_memory": None, "diagnosis": None, "baseline": {}, "clock": None, "noise": {"warnings": []},
     "comparisons": None, "against": None, "findings": [], "not_run": [], "runs": [], "loaders": [],
+    "ranks": [], "collectives": [],
     "what_if": None, "batch_size": None, "prediction": None,
 }  # fmt: skip
 ORDER = {"confirmed": 0, "inconclusive": 1, "refuted": 2}
@@ -60,6 +61,7 @@ def to_html(report: dict[str, Any]) -> str:
         search=what_if_rows.search(report),
         prediction=what_if_rows.prediction(report),
         loaders=loaders(report),
+        collectives=[call for call in report["collectives"] if call.get("per_step") is not None],
         side_effects=_side_effects(report),
         device=device(report),
         said=said(report["against"]) if report["against"] else "",
@@ -127,6 +129,8 @@ def tiles(report: dict[str, Any]) -> list[tuple[str, str, str]]:
         beside = f"samples; {tokens:,.0f} tokens/s" if tokens else "samples"
         if batch and not tokens:
             beside += f"; batch size {batch:.0f}"
+        if len(report.get("ranks") or ()) > 1:
+            beside += "; rank 0"
         found.append(("throughput", f"{baseline['samples_per_s']:,.0f}/s", beside))
     if baseline.get("loader_wait_share") is not None:
         found.append(("waiting for data", f"{baseline['loader_wait_share']:.0%}", "of the step"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from runtime_check.measures import bytes_text
+from runtime_check.what_if.rows import without_title
 
 FASTER, SLOWER, SAME = "\N{BLACK UP-POINTING TRIANGLE}", "\N{BLACK DOWN-POINTING TRIANGLE}", "="
 FITS = {"yes": "should fit", "no": "will not fit", "open": "too near to tell"}
@@ -75,7 +76,7 @@ def _doubts(made: dict[str, Any]) -> list[str]:
     if "one after the other" in why:
         found.append("the runs went one after the other: two do not fit side by side")
     if made["speedup"] is None and made["time"] is not None:
-        found.append(f"time not measured: {why.removeprefix(made['title']).lstrip(' :').removeprefix('was ')}")
+        found.append(f"time not measured: {without_title(why, made['title'])}")
     return found
 
 

@@ -13,6 +13,10 @@ from runtime_check.measures import bytes_text
 from runtime_check.what_if import edits
 from runtime_check.what_if.records import Edit
 
+NO_LOADER = (
+    "the script trains from no DataLoader with a batch size; give the sizes by an argument of its own, after `--`, "
+    "and compare the peak of live tensors that each report has"
+)
 MOST_TRIALS = 24
 FURTHEST = 4  # times the largest size that is known to fit: no trial asks for much more than what was seen
 STEPS, WARMUP = 2, 1  # the optimizer's state is there from the second step on
@@ -26,7 +30,7 @@ class Trial:
     fits: bool
     peak: int
     why: str = ""
-    short: bool = False  # the data set gave smaller batches than that
+    short: bool = False  # the data set gave no larger batches than that, though they were asked for
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ def search(start: int, limit: float, run: Callable[[int], Trial | None]) -> tupl
             return trials, "the time was up (--timeout)"
         trials.append(trial)
         if trial.short:
-            return trials, "the data set gives no larger batch"
+            return trials, f"the data gives no batch of more than {trial.size}"
         following = next_size(trials, limit)
         if following is None:
             return trials, None
@@ -112,7 +116,7 @@ def find(
     options = session.options
     asked = BatchSearch(headroom=options.headroom, cuda=cuda)
     if loader is None or not loader["batch_size"]:
-        return replace(asked, reason="the script trains from no DataLoader with a batch size")
+        return replace(asked, reason=NO_LOADER)
     refused = _refused(options.memory_limit, cuda)
     if refused is not None:
         return replace(asked, reason=refused)
@@ -134,7 +138,7 @@ def find(
     trials, ended = search(start, known, run)
     fitting = [trial.size for trial in trials if trial.fits]
     largest = max(fitting, default=None)
-    failing = [trial.size for trial in trials if not trial.fits and trial.size > (largest or 0) and not trial.short]
+    failing = [trial.size for trial in trials if not trial.fits and trial.size > (largest or 0)]
     lines = edits.call_with(site, ("DataLoader",), {"batch_size": str(largest)}) if largest not in (None, start) else ()
     return replace(
         asked,
@@ -173,10 +177,10 @@ def trial_of(size: int, outcome: Outcome) -> Trial:
     if not outcome.results or len(outcome.results[0]["boundaries_ns"]) < WARMUP + 1:
         last = outcome.log_tail.rstrip().splitlines()[-1:]
         return Trial(size, False, peak, f"the script made no step ({' '.join(last).strip()[:160]})")
-    made = max(
-        (loader["samples"] / loader["batches"] for loader in _trained(outcome) if loader["batches"]), default=size
-    )
-    return Trial(size, made >= size, peak, "" if made >= size else f"batches of {made:.0f}", short=made < size)
+    made = max((loader["largest_batch"] for loader in _trained(outcome)), default=0) or size
+    if made < size:  # what it did give has fitted
+        return Trial(made, True, peak, f"batches of {size} were asked for", short=True)
+    return Trial(size, True, peak)
 
 
 def _trained(outcome: Outcome) -> list[dict[str, Any]]:

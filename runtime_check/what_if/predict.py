@@ -172,7 +172,7 @@ def text_of(made: Prediction) -> list[str]:
     exact = ", ".join(f"{name} {bytes_text(base.by_category[name])}" for name in EXACT if base.by_category.get(name))
     lines.append(
         f"estimated peak allocated, as it is: {bytes_text(base.peak)} [{bytes_text(base.low)}, {bytes_text(base.high)}]: "
-        f"{exact or 'nothing'} exact, activations and temporaries {bytes_text(base.rest)} ±{ERROR:.0%}; {EXCLUDED}"
+        f"of that {exact or 'nothing'} exact, activations and temporaries {bytes_text(base.rest)} ±{ERROR:.0%}; {EXCLUDED}"
     )
     if made.gpu_bytes is not None:
         lines += [_card_text(estimate, made) for estimate in (base, *made.variants)]

@@ -11,6 +11,9 @@ from runtime_check.evidence import Verdict
 from runtime_check.what_if.records import Candidate, Edit, Row, WhatIf
 
 
+_NOT_MEASURED = " not measured: "
+
+
 def ranked(asked: tuple[str, ...], candidates: Sequence[Candidate], decisions: Sequence[Decision]) -> WhatIf:
     """What was measured, by throughput gained and then by memory saved; what was not run comes last."""
     by_proposal = {decision.proposal.key: decision for decision in decisions if decision.proposal.finding is None}
@@ -48,7 +51,9 @@ def row_text(row: Row) -> str:
         why = [decision.why for decision in (row.time, row.memory) if decision is not None]
         told = why[0] if why else "the time was up before it was measured (--timeout)"
         return told if told.startswith(candidate.title) else f"{candidate.title}: {told}"
-    return f"{candidate.title}: {', '.join(parts)}"
+    missing = [text for text in parts if _NOT_MEASURED in text]
+    told = ", ".join(text for text in parts if text not in missing)
+    return f"{candidate.title}: {'; '.join((told, *missing))}"
 
 
 def _time_text(row: Row) -> str | None:
@@ -56,7 +61,7 @@ def _time_text(row: Row) -> str | None:
     if decision is None:
         return None
     if speed is None:
-        return f"time not measured ({_without_title(decision)})"
+        return f"time{_NOT_MEASURED}{_without_title(decision)}"
     assert decision.effect is not None
     clock = " in on-CPU time" if decision.effect.clock == "on-CPU" else ""
     middle, low, high = speed
@@ -79,7 +84,7 @@ def _memory_text(row: Row) -> str | None:
         return None
     phase = "peak memory" if decision.proposal.metric == "train_peak_bytes" else "peak memory in evaluation"
     if change is None:
-        return f"{phase} not measured ({_without_title(decision)})"
+        return f"{phase}{_NOT_MEASURED}{_without_title(decision)}"
     middle, low, high = (_signed(value) for value in change)
     span = f" [{low}, {high}]" if low != high else ""
     return f"{phase} {middle} %{span}"
@@ -87,7 +92,12 @@ def _memory_text(row: Row) -> str | None:
 
 def _without_title(decision: Decision) -> str:
     """The row begins with it already."""
-    return decision.why.removeprefix(decision.proposal.change.title).lstrip(" :").removeprefix("was ")
+    return without_title(decision.why, decision.proposal.change.title)
+
+
+def without_title(why: str, title: str) -> str:
+    """What is left to be said of a decision in a row that says whose it is, and that it was not measured."""
+    return why.removeprefix(title).lstrip(" :").removeprefix("was ").removeprefix("not compared: ")
 
 
 def _signed(share: float) -> str:

@@ -77,13 +77,13 @@ def test_nothing_fits() -> None:
 
 
 def test_a_small_data_set_ends_the_search() -> None:
-    trials, ended = search(4, 1e9, lambda size: Trial(size, size <= 100, size, "batches of 100", size > 100))
-    assert ended == "the data set gives no larger batch"
-    assert max(trial.size for trial in trials if trial.fits) <= 100
+    trials, ended = search(4, 1e9, lambda size: Trial(min(size, 100), True, min(size, 100), "", size > 100))
+    assert ended == "the data gives no batch of more than 100"
+    assert max(trial.size for trial in trials if trial.fits) == 100
 
 
 def result(**more: Any) -> dict[str, Any]:
-    loaders = [{"role": "train", "samples": 64, "batches": 4}]
+    loaders = [{"role": "train", "samples": 52, "batches": 4, "largest_batch": 16}]
     return {"boundaries_ns": [1, 2, 3], "loaders": loaders, "limit": {"bytes": 900, "peak": 700}, **more}
 
 
@@ -99,7 +99,7 @@ def test_what_a_launch_says() -> None:
     assert "train.py:7" in trial_of(16, outcome(result(), errors=[error])).why
     assert "last words" in trial_of(16, outcome()).why
     small = trial_of(32, outcome(result()))
-    assert (small.fits, small.short) == (False, True)
+    assert (small.size, small.fits, small.short) == (16, True, True)
 
 
 def test_on_a_cpu_a_limit_is_needed_and_the_machine_is_not_filled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,8 @@ def test_without_a_loader_there_is_nothing_to_search(launch: Launcher) -> None:
         made = find(session, None, False, lambda *_: None, [])
     finally:
         session.close()
-    assert text_of(made) == ["batch size not searched: the script trains from no DataLoader with a batch size"]
+    (said,) = text_of(made)
+    assert said.startswith("batch size not searched: the script trains from no DataLoader with a batch size; give ")
 
 
 def test_sizes_and_cards() -> None:

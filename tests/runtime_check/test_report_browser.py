@@ -122,7 +122,7 @@ def test_this_would_be_seen(tmp_path: Path) -> None:
     assert loaded.requests == ["http://report.invalid/x.png"]
 
 
-@pytest.mark.parametrize("name", ["slow_loader", "cifar", "varied", "many_steps", "half_empty"])
+@pytest.mark.parametrize("name", ["slow_loader", "cifar", "varied", "many_steps", "half_empty", "only_losses"])
 def test_plots_are_drawn_and_labels_stay_apart(name: str, tmp_path: Path) -> None:
     seen = probed(to_html(_report(name)), tmp_path, "--window-size=1000,3000")
     assert len(seen["drawings"]) >= (2 if name == "half_empty" else 5)
@@ -158,4 +158,8 @@ def _report(name: str) -> dict[str, Any]:
             report["over_time"]["memory"][n]["phase"] = "eval"
             report["over_time"]["phases"][n].update({"ms": 900.0, "loader": 800.0, "holds": ["eval"]})
         return report
+    if name == "only_losses":  # what counts lies at the right edge
+        report = varied()
+        made = [one for one in report["comparisons"]["made"] if (one["effect"] or {}).get("saving", 0) < 0]
+        return {**report, "comparisons": {**report["comparisons"], "made": made}}
     return recorded(name)

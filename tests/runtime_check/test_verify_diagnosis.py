@@ -218,3 +218,18 @@ def test_scripts_that_need_cuda_are_known_by_what_torch_says(text: str) -> None:
     failed = Outcome(Pass("observe"), [], 1, "script", 1.0, text)
     assert messages.needs_cuda(failed)
     assert not messages.needs_cuda(Outcome(Pass("observe"), [], 1, "script", 1.0, "KeyError: 'lr'"))
+
+
+@pytest.mark.parametrize(("micro_batches", "late"), [(1, False), (4, True)])
+def test_a_delay_of_each_micro_batch_is_told_by_what_one_of_them_takes(micro_batches: int, late: bool) -> None:
+    """10 ms of a step of 100 ms are no straggler, but of one that is made of four of them they are."""
+
+    def rank(number: int, to_backward_ms: float) -> dict[str, Any]:
+        sums = {str(n): {"to_backward_ns": to_backward_ms * 1e6} for n in range(20)}
+        optimizers = [{"type": "SGD", "steps": 12}]
+        turns = {"optimizers": optimizers, "anchor": 0, "backwards": 12 * micro_batches}
+        return result([100.0] * 12, sums=sums, rank=number, world=2, **turns)
+
+    ranks = outcome(rank(0, 1.5), rank(1, 11.5))
+    found = diagnose(replace(evidence(), timed=ranks), None)
+    assert any("rank 1 is a straggler" in note for note in found.notes) is late

@@ -135,3 +135,14 @@ def test_without_evaluations_one_that_comes_within_the_steps_ends_after_a_batch(
     usual, cut = evaluation(), evaluation(evaluate=False, limit_eval_batches=1)
     assert usual["batches"] > usual["iterators"]
     assert cut["batches"] == cut["iterators"] >= 1
+
+
+@pytest.mark.torch
+def test_one_function_makes_two_loaders_and_their_roles_are_told_apart(launch: Any) -> None:
+    (result,) = launch("one_maker.py", "parts", until_eval=True, limit_eval_batches=4, warmup=10).results
+    by_role = {loader["role"]: loader for loader in result["loaders"]}
+    assert set(by_role) == {"train", "eval"}
+    assert by_role["eval"]["batches"] == 4 * by_role["eval"]["iterators"]
+    assert by_role["train"]["largest_batch"] == 8  # the last of an epoch holds four
+    assert result["scaler_steps"] > 0
+    assert result["parts"]["scaler"] is False  # nothing is scaled: autocast is still to be tried

@@ -364,5 +364,5 @@ def test_a_row_does_not_say_its_title_twice() -> None:
     late = Decision(time, Verdict.NOT_RUN, "AMP was not compared: it would take about 4m (--budget)")
     row = Row(Candidate("amp", "AMP", time, memory), late, Decision(memory, Verdict.CONFIRMED, "", effect))
     assert (
-        row_text(row) == "AMP: time not measured (not compared: it would take about 4m (--budget)), peak memory -20 %"
+        row_text(row) == "AMP: peak memory -20 %; time not measured: it would take about 4m (--budget)"
     )

@@ -12,6 +12,7 @@ ROW = 82.0
 TOP = 48.0
 ARMS = (150.0, 400.0)  # where the values of both arms are drawn
 SAVING = (470.0, 846.0)
+DELTA_LABEL = 110.0  # what the words beside the dashed line take
 FARTHEST = -1.0  # what makes a run more than twice as slow is not drawn to its end
 MARKS = {"confirmed": "\N{BLACK CIRCLE}", "refuted": "\N{MULTIPLICATION SIGN}", "inconclusive": "?"}
 
@@ -38,7 +39,8 @@ def effects(rows: Sequence[dict[str, Any]], delta: float) -> str:
         parts.append(line(x(mark), TOP - 12, x(mark), bottom, "axis" if abs(mark) < 1e-9 else "grid"))
         parts.append(text(x(mark), bottom + 15, f"{mark:+.0%}" if abs(mark) > 1e-9 else "0", "tick", "middle"))
     parts.append(line(x(delta), TOP - 12, x(delta), bottom, "delta"))
-    parts.append(text(x(delta), TOP - 16, f"{delta:.0%} and more count", "tick", "start"))
+    room = x.end - x(delta) >= DELTA_LABEL
+    parts.append(text(x(delta), TOP - 16, f"{delta:.0%} and more count", "tick", "start" if room else "end"))
     for n, row in enumerate(rows):
         parts += _row(row, TOP + n * ROW, x)
     return drawing(bottom + 24, "comparisons: both arms, and the saving with its interval", parts)
