@@ -22,6 +22,7 @@ from runtime_check.measures import bytes_text, cores_text
 
 SCHEMA = "trainlint-verify/1"
 HALF_A_CALL = 0.5  # per step: a call on fewer than half of the steps is no call of every step
+OTHERS_DIFFER = 0.1  # of the processors: what other programs may take more or less than before
 SAME_HOST = ("cpu", "cpus", "gpu", "torch", "cuda", "threads", "shim")
 
 
@@ -155,7 +156,7 @@ def _time(before: dict[str, Any], after: dict[str, Any], delta: float) -> Metric
     other = _other_host(before, after)
     if other is not None:
         return metric(Change.NOT_COMPARED, f"{moved}, {other}")
-    busy = _busy(before, "the earlier report") or _busy(after, "this report")
+    busy = _busy(before, "the earlier report") or _busy(after, "this report") or _busier(before, after)
     if busy is not None:
         return metric(Change.OPEN, f"{moved}, {busy}")
     if min(len(a), len(b)) < FEWEST:
@@ -255,6 +256,15 @@ def _busy(report: dict[str, Any], named: str) -> str | None:
     host = report.get("host", {})
     load, cpus = (host.get("load") or [0.0])[0], host.get("cpus") or 1
     return f"but the machine was busy for {named}: load {load:.1f} on {cores_text(cpus)}" if load > cpus else None
+
+
+def _busier(before: dict[str, Any], after: dict[str, Any]) -> str | None:
+    """Other programs took more of the machine in one report than in the other: whose doing the change is cannot be told."""
+    old, new = ((report.get("utilisation") or {}).get("others_cpus") for report in (before, after))
+    cpus = after.get("host", {}).get("cpus") or 1
+    if old is None or new is None or abs(new - old) <= OTHERS_DIFFER * cpus:
+        return None
+    return f"but other programs took {new:.1f} of {cores_text(cpus)}, and {old:.1f} for the earlier report"
 
 
 def _number(value: float) -> str:

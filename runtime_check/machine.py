@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import threading
+import time
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from runtime_check.statistics import median
 
 PERIOD_S = 0.5
+_BUSY = ("user", "nice", "system", "irq", "softirq", "steal")  # of psutil.cpu_times; "guest" is part of "user"
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Utilisation:
     disk_read_bytes_per_s: float | None = None
     gpu: float | None = None
     gpu_memory_used: int | None = None
+    others_cpus: float | None = None  # processors that programs other than the script took, on average
     missing: tuple[str, ...] = ()  # what is not installed, so not measured
 
 
@@ -88,8 +91,11 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="trainlint-sampler", daemon=True)
         self._samples: dict[str, list[float]] = {}
         self._missing: list[str] = []
+        self._begun: _CpuTime | None = None
+        self._others_cpus: float | None = None
 
     def __enter__(self) -> Sampler:
+        self._begun = _cpu_time()
         self._thread.start()
         return self
 
@@ -98,6 +104,7 @@ class Sampler:
     ) -> None:
         self._stop.set()
         self._thread.join(5)
+        self._others_cpus = others_cpus(self._begun, _cpu_time())
 
     def result(self) -> Utilisation:
         def middle(name: str) -> float | None:
@@ -116,6 +123,7 @@ class Sampler:
             disk_read_bytes_per_s=middle("disk_read"),
             gpu=middle("gpu"),
             gpu_memory_used=whole("gpu_memory_used"),
+            others_cpus=self._others_cpus,
             missing=tuple(self._missing),
         )
 
@@ -129,6 +137,39 @@ class Sampler:
             for reader in (host, cards):
                 for name, value in (reader() if reader is not None else {}).items():
                     self._samples.setdefault(name, []).append(value)
+
+
+@dataclass(frozen=True)
+class _CpuTime:
+    """Seconds. `own`: of this process and of what it started and waited for."""
+
+    wall: float
+    busy: float
+    own: float
+
+
+def _cpu_time() -> _CpuTime | None:
+    """Of the processors that this process may use. None without psutil."""
+    try:
+        import psutil  # type: ignore[import-untyped, unused-ignore]
+    except ImportError:
+        return None
+    processors = psutil.cpu_times(percpu=True)
+    try:
+        usable = [processors[number] for number in os.sched_getaffinity(0)]
+    except (AttributeError, IndexError):
+        usable = processors
+    busy = sum(getattr(one, kind, 0.0) for one in usable for kind in _BUSY)
+    own = os.times()
+    return _CpuTime(time.monotonic(), busy, own.user + own.system + own.children_user + own.children_system)
+
+
+def others_cpus(begun: _CpuTime | None, ended: _CpuTime | None) -> float | None:
+    """How many processors other programs took between two readings, on average."""
+    if begun is None or ended is None or ended.wall <= begun.wall:
+        return None
+    others = (ended.busy - begun.busy) - (ended.own - begun.own)
+    return round(max(0.0, others) / (ended.wall - begun.wall), 3)
 
 
 def _host_reader() -> Any:

@@ -27,6 +27,7 @@ from runtime_check.measures import steps_seen
 from runtime_check.options import Options
 from runtime_check.plan import Plan, make_plan
 from runtime_check.reach import judged_by_reach, rows_to_watch
+from runtime_check.statistics import median
 from runtime_check.what_if import batch_size, predict
 from runtime_check.what_if.candidates import candidates
 from runtime_check.what_if.gpus import memory_of
@@ -146,6 +147,7 @@ class _Run:
         self.compared: list[Outcome] = []  # launches of comparisons
         self.by_name: dict[str, Outcome] = {}
         self.utilisation: Utilisation | None = None
+        self.others_cpus: list[float] = []  # of each launch that is not instrumented
         self.timed_again: list[Outcome] = []
         self.files = hashes(options, (*plan.answered, *plan.not_run))
         self.made_at = datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -193,7 +195,9 @@ class _Run:
         else:
             with Sampler() as sampler:
                 outcome = self.session.launch(wanted, steps)
-            self.utilisation = sampler.result()
+            used = sampler.result()
+            self.others_cpus += [used.others_cpus] if used.others_cpus is not None else []
+            self.utilisation = replace(used, others_cpus=median(self.others_cpus) if self.others_cpus else None)
         self.outcomes.append(outcome)
         if outcome.stepped or wanted.few_steps:
             self.by_name[wanted.name] = outcome

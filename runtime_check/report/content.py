@@ -18,6 +18,7 @@ from runtime_check.what_if.records import Row as Tried
 from runtime_check.what_if.rows import edit_text, row_text
 
 LEAST_SHARE = 0.01  # of the peak: what holds less is left out for a reader
+WORTH_SAYING_CPUS = 0.1
 EXECUTES = "verify executed the script: its code ran on this machine, for a few steps, several times."
 
 
@@ -245,6 +246,8 @@ def utilisation(report: Report) -> list[str]:
     parts = []
     if used.cpu is not None:
         parts.append(f"CPU {used.cpu:.0%} of {cores_text(report.host['cpus'])}")
+    if used.others_cpus is not None and used.others_cpus >= WORTH_SAYING_CPUS:
+        parts.append(f"other programs {used.others_cpus:.1f} of them")
     if used.memory_used is not None and used.memory_total:
         parts.append(f"memory {bytes_text(used.memory_used)} of {bytes_text(used.memory_total)}")
     if used.disk_read_bytes_per_s is not None:

@@ -12,6 +12,7 @@ from reports import DATA, recorded
 
 from runtime_check.against import Against, Change, against, read_report, verdict_of, welch
 from runtime_check.commandline import main
+from runtime_check.machine import _CpuTime, others_cpus
 
 
 def timed(*step_ms: float, **host: Any) -> dict[str, Any]:
@@ -85,6 +86,18 @@ def test_a_busy_machine_settles_nothing() -> None:
     found = against(timed(*QUIET, load=[9.0, 9, 9]), timed(*(2 * ms for ms in QUIET)), "main.json")
     assert metric(found, "step time").verdict is Change.OPEN
     assert "busy for the earlier report" in metric(found, "step time").why
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "settles"), [(0.0, 0.9, False), (0.9, 0.0, False), (0.9, 0.95, True), (None, 0.9, True)]
+)
+def test_others_that_take_more_than_before_settle_nothing(then: float | None, now: float, settles: bool) -> None:
+    """Below a load of one per processor too: threads that spin while they wait multiply it."""
+    before, after = timed(*QUIET, cpus=2), timed(*(2 * ms for ms in QUIET), cpus=2)
+    before["utilisation"], after["utilisation"] = {"others_cpus": then}, {"others_cpus": now}
+    time = metric(against(before, after, "main.json"), "step time")
+    assert time.verdict is (Change.REGRESSION if settles else Change.OPEN)
+    assert settles or "other programs took" in time.why
 
 
 def test_too_few_processes_say_what_is_missing() -> None:
@@ -212,3 +225,10 @@ def _log(value: float) -> float:
     import math
 
     return math.log(value)
+
+
+def test_what_others_take_is_what_is_busy_beside_the_script() -> None:
+    begun, ended = _CpuTime(100.0, 50.0, 1.0), _CpuTime(110.0, 65.0, 7.0)
+    assert others_cpus(begun, ended) == pytest.approx(0.9)
+    assert others_cpus(begun, _CpuTime(110.0, 55.0, 7.0)) == 0.0  # clocks of two kinds
+    assert others_cpus(None, ended) is None
