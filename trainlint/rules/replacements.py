@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import rewrites
 from trainlint.rules.rule import Rewrite
 from trainlint.semantic import version_guards, walk
@@ -33,7 +33,7 @@ def rewrite_of(script: Script, record: Record, change: Change) -> Rewrite | None
         return None
     if version_guards.is_chosen_by_version(script.inference, record):
         return None
-    if fix.unless and script.semantics.program.says(script.module, re.compile(fix.unless.encode())):
+    if fix.unless and script.semantics.program.says(script.module, Pattern(fix.unless.encode())):
         return None
     if fix.do == "rename":
         return _rename(script, record, change, fix)

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 LOADS = ("torch.load", "torch.serialization.load")
 SAVES = ("torch.save", "torch.serialization.save")
 _SPEAKS = Pattern(rb"\bsave\b|\bload\b|safe_globals")
+_ADDS = Pattern(rb"add_safe_globals")
 _DEEPEST = 6
 
 
@@ -253,7 +254,7 @@ def allows_more(script: Script, context: Context) -> bool:
         return True
     return any(
         module.calls_by_attr.get("add_safe_globals")
-        for module in script.semantics.program.modules(script.module, re.compile(rb"add_safe_globals"))
+        for module in script.semantics.program.modules(script.module, _ADDS)
     )
 
 

@@ -84,6 +84,9 @@ class Inference:
     def value(self, expr: Expr) -> Value:
         known: Value | None = expr.known
         if known is None:
+            if isinstance(expr, Constant):
+                known = expr.known = Const(expr.value)
+                return known
             solver = self.solver
             known = solver.solve(id(expr), lambda: self._value(expr), UNKNOWN)
             if solver.settled:
@@ -97,9 +100,6 @@ class Inference:
     def constant(self, expr: Expr | None) -> object:
         """The Python value of an expression that is known by value, else `...`."""
         return ... if expr is None else constant(self.value(expr))
-
-    def _constant(self, expr: Constant) -> Value:
-        return Const(expr.value)
 
     def _name(self, expr: Name) -> Value:
         bindings, bound = lookup(expr, expr.id)
@@ -883,7 +883,6 @@ class Inference:
 _BUILTINS = frozenset(dir(builtins))
 
 _EVALUATE: dict[type, Callable[..., Value]] = {
-    Constant: Inference._constant,
     Name: Inference._name,
     Attribute: Inference._attribute,
     Call: Inference._call,

@@ -213,7 +213,7 @@ class Neighbours:
         for path in paths:
             found = known.get(path)
             if found is None:
-                found = known[path] = pattern.search(self.bytes_of(path) or self._read(path)) is not None
+                found = known[path] = pattern.stands_in(self.bytes_of(path) or self._read(path))
             if found:
                 yield path
 
@@ -240,13 +240,13 @@ class Neighbours:
         """Those of the files in which one of the words stands."""
         index = self._word_index()
         holders: set[str] = set()
-        unindexed: list[re.Pattern[bytes]] = []
+        unindexed: list[Words] = []
         for word in words:
             files = index.get(word)
             if files is not None:
                 holders |= files
             else:
-                unindexed.append(re.compile(rb"\b" + re.escape(word.encode()) + rb"\b"))
+                unindexed.append(Pattern(rb"\b" + re.escape(word.encode()) + rb"\b"))
         return [path for path in paths if path in holders or any(self.speaks(path, one) for one in unindexed)]
 
     def _word_index(self) -> dict[str, frozenset[str]]:

@@ -84,6 +84,7 @@ class Project:
     def release(self, most: int) -> int:
         """Lets go of the modules that were not asked for lately, down to `most` characters, and of all that is known of
         them; not of those that what is known of others rests on. How many characters are left."""
+        self.read_since = 0
         size = 0
         for path in reversed(list(self._modules)):
             module = self._modules[path]
@@ -92,6 +93,8 @@ class Project:
                 if size > most:
                     self._resting[path] = module
                     del self._modules[path]
+        if size <= most and not self._resting:
+            return self.size
         module = None
         gc.collect()  # a module is a circle
         held = self._modules.keys() | self._resting.keys()
@@ -99,7 +102,6 @@ class Project:
             del self._texts[path]
             del self._sizes[path]
             self._trees.pop(path, None)
-        self.read_since = 0
         return self.size
 
     # ------------------------------------------------------------------------------------------------ modules

@@ -18,7 +18,7 @@ from trainlint.semantic.walk import expressions
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
-SCALER_WORD = Pattern(rb"[Ss]caler")
+SCALER_WORD = Pattern(rb"Scaler|scaler")
 _PRECISION = Pattern(r"amp|scaler|half|fp16|float16|precision|mixed", re.I)
 _ACCUMULATES = Pattern(r"accum", re.I)
 _LOOKS = frozenset(

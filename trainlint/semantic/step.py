@@ -535,6 +535,11 @@ class Steps:
 
     def _is_opaque(self, call: Call, attr: str) -> bool:
         """A call that cannot be followed and is named, or given what it needs, to clear, fill or use gradients."""
+        telling = _MAY_TRAIN.search(attr) is not None
+        arguments = [*call.args, *(k.value for k in call.keywords)]
+        named = [argument for argument in arguments if isinstance(argument, (Name, Attribute))]
+        if not telling and not named:
+            return False
         value = self.inference.value(call.callee)
         foreign = any(
             isinstance(v, Unknown)
@@ -546,15 +551,11 @@ class Steps:
             )
             for v in each(value)
         )
-        if not foreign:
-            return False
-        if _MAY_TRAIN.search(attr):
-            return True
-        for argument in [*call.args, *(k.value for k in call.keywords)]:
-            if isinstance(argument, (Name, Attribute)):
-                if any(isinstance(v, Object) and v.role == "optimizer" for v in each(self.inference.value(argument))):
-                    return True
-        return False
+        if not foreign or telling:
+            return foreign
+        return any(
+            isinstance(v, Object) and v.role == "optimizer" for one in named for v in each(self.inference.value(one))
+        )
 
     # -------------------------------------------------------------------------------------------------- scaling
 

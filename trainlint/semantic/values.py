@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from trainlint.records import NamedTuple
@@ -147,16 +146,15 @@ UNKNOWN = Unknown()
 NONE = Const(None)
 
 
-def each(value: Value) -> Iterator[Value]:
+def each(value: Value) -> tuple[Value, ...]:
     """The alternatives of a value; None (a placeholder) is left out where there is anything else."""
-    if isinstance(value, OneOf):
-        yield from value.values
-    else:
-        yield value
+    return value.values if isinstance(value, OneOf) else (value,)
 
 
 def join(values: list[Value]) -> Value:
     """One value for several paths. `None` placeholders and what is not known go when something is known."""
+    if len(values) == 1 and not isinstance(values[0], OneOf):
+        return values[0]
     flat: list[Value] = []
     known: list[Value]
     for value in values:

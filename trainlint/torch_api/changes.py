@@ -164,14 +164,25 @@ def _index() -> tuple[dict[str, tuple[Change, ...]], dict[str, tuple[Change, ...
 
 
 @cache
+def _by_leaf() -> dict[str, list[tuple[Change, str]]]:
+    """Rows and their names, by the last part of the name."""
+    rows: dict[str, list[tuple[Change, str]]] = {}
+    for row in changes():
+        if not row.exact and row.form != "module":
+            for name in row.names:
+                rows.setdefault(name.rpartition(".")[2], []).append((row, name))
+    return rows
+
+
+@cache
 def _by_origin(leaf: str) -> dict[str, tuple[Change, ...]]:
     """Rows by the full name under which the thing is defined, of those whose name ends in `leaf`."""
     rows: dict[str, tuple[Change, ...]] = {}
-    for row in changes():
-        if row.exact or row.form == "module":
-            continue
-        for origin in {canonical(name) for name in row.names if name.endswith(f".{leaf}")}:
-            rows[origin] = (*rows.get(origin, ()), row)
+    for row, name in _by_leaf().get(leaf, ()):
+        origin = canonical(name)
+        known = rows.get(origin, ())
+        if row not in known:
+            rows[origin] = (*known, row)
     return rows
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Rule
 from trainlint.semantic import torch_names, version_guards
@@ -150,7 +151,7 @@ class UnknownTorchApi(Rule):
 def _is_patched(script: Script, parts: list[str]) -> bool:
     """Whether the program stores something of its own under a name of torch, or under what that name is part of."""
     names = {".".join(parts[:length]) for length in range(2, len(parts) + 1)}
-    stored = re.compile(rb"\." + re.escape(parts[-1].encode()) + rb"\b")
+    stored = Pattern(rb"\." + re.escape(parts[-1].encode()) + rb"\b")
     modules = [script.module, *script.semantics.program.modules(script.module, stored)]
     return any(name in module.stores for module in modules for name in names)
 

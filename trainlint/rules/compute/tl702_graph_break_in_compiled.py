@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
+from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import compiled, masks, walk
@@ -104,7 +104,7 @@ class GraphBreakInCompiled(Rule):
 
     def _captures(self, script: Script, option: bytes) -> bool:
         """`torch._dynamo.config.capture_scalar_outputs = True`"""
-        return script.semantics.program.says(script.module, re.compile(option))
+        return script.semantics.program.says(script.module, Pattern(option))
 
     def _tests(self, script: Script) -> Iterator[tuple[Expr, str, str]]:
         for statement in script.module.statements:

@@ -159,7 +159,7 @@ class UnusedSubmodule(Rule):
                 return True
         if unnamed_reads.reads_by_string(script, script.module, name, family):
             return True
-        word = re.compile(rb"\b" + re.escape(name.encode()) + rb"\b")
+        word = Pattern(rb"\b" + re.escape(name.encode()) + rb"\b")
         neighbours = script.project.neighbours
         others = neighbours.connected(script.module.path) - {script.module.path}
         if any(self._is_read_there(script, p, name, cls, family) for p in neighbours.speaking(sorted(others), word)):
