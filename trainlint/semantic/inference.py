@@ -205,12 +205,10 @@ class Inference:
         for one in each(value):
             if isinstance(one, Items):
                 elements = one.elements
-                if elements is not None and isinstance(index, int) and -len(elements) <= index < len(elements):
+                if elements and isinstance(index, int) and -len(elements) <= index < len(elements):
                     results.append(elements[index])
-                elif elements is not None:
-                    results.append(join(list(elements)) if elements else UNKNOWN)
-                else:
-                    results.append(one.element)
+                else:  # also of a list that began empty and was appended to
+                    results.append(join(list(elements)) if elements else one.element)
             elif isinstance(one, Table):
                 results.append(one.get(index) if index is not None else join([v for _, v in one.items] + [one.rest]))
             elif isinstance(one, Batch):
