@@ -44,7 +44,7 @@ ARRAY_METHODS = frozenset(
 MOVERS = Pattern(
     r"(?:^|_)(?:to|move|put|send)_?(?:to_?)?(?:device|cuda|gpu)|cuda_?batch|batch_?to|^to_var$|^to_cuda", re.I
 )
-_LOSS_CLASS = Pattern(r"Loss(?:es)?$|Criterion$")
+LOSS_CLASS = Pattern(r"Loss(?:es)?$|Criterion$")
 _DEVICE_NAME = Pattern(r"(?:^|_)(?:device|dev|gpu|gpu_id|local_rank|rank|cuda)s?$", re.I)
 
 
@@ -62,7 +62,7 @@ def role_of_class(name: str) -> str | None:
         return "datamodule"
     if name.startswith(("torch.nn.", "torch.nn.modules.")):
         if last[:1].isupper() and last not in ("Parameter", "ParameterList", "Buffer", "UninitializedParameter"):
-            return "loss" if _LOSS_CLASS.search(last) else "module"
+            return "loss" if LOSS_CLASS.search(last) else "module"
         return None
     if name == "torch.jit.ScriptModule":
         return "module"

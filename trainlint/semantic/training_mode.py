@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from trainlint.records import NamedTuple
 from trainlint.semantic import frameworks
+from trainlint.semantic.external import LOSS_CLASS
 from trainlint.semantic.facts import Call, Context, Expr, Function, Name, With
 from trainlint.semantic.identity import Path, Subject
 from trainlint.semantic.step import BACKWARD, EVAL_MODE, FORWARD, SOME_MODE, TRAIN_MODE, Event
-from trainlint.semantic.values import Object, Routine, each
+from trainlint.semantic.values import Object, Routine, Value, each
 
 if TYPE_CHECKING:
     from trainlint.semantic.loops import BatchLoop
@@ -99,6 +100,8 @@ class TrainingMode:
         values = list(each(self.inference.value(event.owner))) if event.owner is not None else []
         if any(isinstance(v, Object) and v.role in ("loss", "engine") for v in values):
             return False
+        if any(self._is_loss(v) for v in values):
+            return False
         if any(isinstance(v, Object) and v.role == "pretrained" for v in values):
             return False  # `from_pretrained` gives a model in eval mode
         if any(
@@ -109,6 +112,15 @@ class TrainingMode:
         ):
             return False  # a saved or copied module keeps the mode it had
         return True
+
+    def _is_loss(self, value: Value) -> bool:
+        """A loss that the project defines as a module; not a model that gives its loss."""
+        return (
+            isinstance(value, Object)
+            and value.cls is not None
+            and LOSS_CLASS.search(value.cls.name) is not None
+            and self.semantics.layers.depends_on_mode(value) is False
+        )
 
     def _trains_here(self, loop: BatchLoop, event: Event) -> bool:
         frame = loop.frame

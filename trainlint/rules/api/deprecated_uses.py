@@ -10,7 +10,7 @@ from trainlint.findings import Level
 from trainlint.patterns_on_use import Pattern
 from trainlint.records import NamedTuple
 from trainlint.semantic import arguments, torch_names, walk
-from trainlint.semantic.facts import Attribute, Call, Constant, Expr, Record, Starred, Subscript
+from trainlint.semantic.facts import Attribute, Call, Constant, Expr, Name, Record, Starred, Subscript
 from trainlint.semantic.scalars import is_scalar
 from trainlint.semantic.torch_names import Reference
 from trainlint.semantic.values import Const, External, Number, Object, Tensor, Unknown, Value, each
@@ -143,8 +143,24 @@ def _subscripts(script: Script, code: str, target: Target) -> Iterator[Use]:
                 continue
             if isinstance(index, Constant) and index.value == 0 and not isinstance(index.value, bool):
                 tensor = script.tensor(value.value)
-                if tensor is not None and (tensor.origin == "loss" or is_scalar(script, value.value)):
+                if tensor is not None and (
+                    tensor.origin == "loss" or _is_differentiated(value.value) or is_scalar(script, value.value)
+                ):
                     yield from _use(record, change, target)
+
+
+def _is_differentiated(tensor: Expr) -> bool:
+    """`loss.backward()` in the same function: only a scalar has a gradient without being told one."""
+    function = tensor.context.function
+    if not isinstance(tensor, Name):
+        return False
+    return any(
+        isinstance(call.receiver, Name)
+        and call.receiver.id == tensor.id
+        and call.context.function is function
+        and call.argument(0, "gradient") is None
+        for call in tensor.context.module.calls_by_attr.get("backward", ())
+    )
 
 
 def _indexed_data(script: Script) -> Iterator[Subscript]:
