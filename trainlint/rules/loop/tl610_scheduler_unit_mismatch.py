@@ -8,9 +8,9 @@ from trainlint.findings import Level
 from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
-from trainlint.semantic import frameworks
+from trainlint.semantic import frameworks, walk
 from trainlint.semantic.contexts import dotted_name
-from trainlint.semantic.facts import Call, Compare, Context, Expr, For, Name
+from trainlint.semantic.facts import Call, Compare, Context, Expr, For, Name, Operator
 from trainlint.semantic.loops import loop_frames
 from trainlint.semantic.same import same
 from trainlint.semantic.step import BACKWARD, SCHEDULE, STEP, Event, Step
@@ -119,13 +119,17 @@ class SchedulerUnitMismatch(Rule):
         """How often it is stepped in the innermost loop around it: with each update ("batches") or after a pass ("epochs")."""
         if event.loops or not event.sure or not isinstance(event.record, Call):
             return None
-        late = bool(event.conditions)
-        if late and not all(self._starts_late(frame, step) for frame in event.conditions):
-            return None
         if event.record.args or event.record.keywords:
             return None
         updates = [e for e in step.of(STEP) if e.sure]
         if not updates or not step.of(BACKWARD):
+            return None
+        if all(map(_comes_again, event.conditions)) and any(
+            e.conditions == event.conditions for e in updates if not e.loops
+        ):
+            return "batches"  # with each update, of which there may be one for several batches
+        late = bool(event.conditions)
+        if late and not all(self._starts_late(frame, step) for frame in event.conditions):
             return None
         if all(not e.loops and not e.conditions for e in updates):
             return None if late else "batches"
@@ -178,3 +182,8 @@ class SchedulerUnitMismatch(Rule):
                 for site in script.inference.callgraph.callers(outer.record):
                     yield from (f for f in site.call.context.local_frames() if f.kind == "loop")
                 return
+
+
+def _comes_again(frame: Context) -> bool:
+    """`if (i + 1) % n == 0:`"""
+    return frame.test is not None and any(isinstance(e, Operator) and e.op == "%" for e in walk.inside(frame.test))
