@@ -75,7 +75,7 @@ class MissingZeroGrad(Rule):
     message = "gradients are never cleared in this training loop{where}"
     why = "each step uses the sum of the gradients of all steps before it"
     help = "call optimizer.zero_grad() once per step, before backward or after step"
-    triggers = ((b"torch", b"for "), (b"torch", b"while "))
+    triggers = ((b"torch", b"for "), (b"torch", b"while "), (b"backward", b"for "), (b"backward", b"while "))
 
     def check(self, script: Script) -> Iterator[Hit]:
         if frameworks.imports(script.module, "horovod") or script.project.neighbours.speaks(

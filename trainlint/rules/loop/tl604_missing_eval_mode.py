@@ -82,7 +82,13 @@ class MissingEvalMode(Rule):
     message = "this evaluation loop runs {model} in training mode: nothing calls {model}.eval(){layers}"
     why = "Dropout stays on and BatchNorm uses, and learns from, the evaluation data"
     help = "call {model}.eval() before the loop, and {model}.train() before training goes on"
-    triggers = ((b"torch", b"for "), (b"torch", b"while "))
+    triggers = (
+        (b"torch", b"for "),
+        (b"torch", b"while "),
+        (b".eval(", b"for "),
+        (b"backward", b"for "),
+        (b"backward", b"while "),
+    )
 
     def check(self, script: Script) -> Iterator[Hit]:
         loops = script.batch_loops()

@@ -75,7 +75,13 @@ class MissingNoGrad(Rule):
     message = "this evaluation loop runs {call} with autograd on"
     why = "activations are kept for a backward that never comes; eval() does not turn that off"
     help = "decorate the function with @torch.no_grad(), or put the loop under `with torch.no_grad():`"
-    triggers = ((b"torch", b"for "), (b"torch", b"while "))
+    triggers = (
+        (b"torch", b"for "),
+        (b"torch", b"while "),
+        (b".eval(", b"for "),
+        (b"backward", b"for "),
+        (b"backward", b"while "),
+    )
 
     def check(self, script: Script) -> Iterator[Hit]:
         if any(name.partition(".")[0] == "flax" for i in script.module.imports for name in i.modules):
