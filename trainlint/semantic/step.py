@@ -38,7 +38,7 @@ from trainlint.semantic.facts import (
 from trainlint.semantic.identity import Identity, Path, Subject
 from trainlint.semantic.loops import BatchLoop, Loops, loop_frames
 from trainlint.semantic.same import same
-from trainlint.semantic.values import External, Method, Object, Routine, Unknown, each
+from trainlint.semantic.values import Const, External, Method, Object, Routine, Unknown, each
 from trainlint.semantic.work import BACKWARD, FORWARD, STEP, Work
 from trainlint.semantic.work import ZERO as ZERO_GRAD
 
@@ -538,6 +538,7 @@ class Steps:
         value = self.inference.value(call.callee)
         foreign = any(
             isinstance(v, Unknown)
+            or (isinstance(v, Const) and v.value is None)  # a default, for which the caller gives a function
             or (isinstance(v, External) and not v.name.startswith(("torch.", "logging.", "print")) and "." in v.name)
             or (
                 isinstance(v, Method)
@@ -552,8 +553,11 @@ class Steps:
             return True
         for argument in [*call.args, *(k.value for k in call.keywords)]:
             if isinstance(argument, (Name, Attribute)):
-                if any(isinstance(v, Object) and v.role == "optimizer" for v in each(self.inference.value(argument))):
-                    return True
+                for held in each(self.inference.value(argument)):
+                    if isinstance(held, Object) and held.role == "optimizer":
+                        return True
+                    if isinstance(held, Unknown) and _named_optimizer(argument):
+                        return True
         return False
 
     # -------------------------------------------------------------------------------------------------- scaling
@@ -614,6 +618,10 @@ def _alike(x: Context, y: Context) -> bool:
     if x.kind != "branch" or y.kind != "branch" or x.test is None or y.test is None:
         return False
     return x.negated == y.negated and same(x.test, y.test)
+
+
+def _named_optimizer(expr: Name | Attribute) -> bool:
+    return conventions.OPTIMIZER_NAME.search(expr.id if isinstance(expr, Name) else expr.attr) is not None
 
 
 def _is_autograd_grad(access: Attribute) -> bool:

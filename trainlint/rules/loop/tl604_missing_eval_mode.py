@@ -12,7 +12,7 @@ from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import evaluation, walk
 from trainlint.semantic.facts import Call, Comprehension, Expr, For, Name, Subscript, While
 from trainlint.semantic.loops import BatchLoop
-from trainlint.semantic.step import STEP, Event
+from trainlint.semantic.step import OPAQUE, STEP, Event
 from trainlint.semantic.values import UNKNOWN, Batch, Tensor
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class MissingEvalMode(Rule):
         ):
             return True
         step = script.semantics.steps.of_loop(loop)
-        if step.of(STEP) or self._acts(script, loop):
+        if step.of(STEP, OPAQUE) or self._acts(script, loop):
             return True
         return evaluation.feeds_training(script, loop)
 
