@@ -134,7 +134,9 @@ def _may_scale(script: Script, step: Step) -> bool:
     if any(e.by != ("loss" if e.kind == BACKWARD else "optimizer") for e in trained):
         return True
     places = [step.frame]
-    places += [c.context.function.inner for e in trained for c in (*e.path[1:], e.record) if e.path and c.context.function]
+    places += [
+        c.context.function.inner for e in trained for c in (*e.path[1:], e.record) if e.path and c.context.function
+    ]
     return any(script.semantics.steps.scaling_call(e) is not None for e in step.of(BACKWARD)) or any(
         _speaks_of_scaling(place) for place in places
     )

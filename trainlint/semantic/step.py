@@ -535,6 +535,8 @@ class Steps:
 
     def _is_opaque(self, call: Call, attr: str) -> bool:
         """A call that cannot be followed and is named, or given what it needs, to clear, fill or use gradients."""
+        if attr == "optimizers":
+            return False  # of a LightningModule: gives them, and does nothing
         value = self.inference.value(call.callee)
         foreign = any(
             isinstance(v, Unknown)

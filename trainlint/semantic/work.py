@@ -44,7 +44,9 @@ class Work:
 
     def _kind(self, call: Call) -> str | None:
         attr = call.attr
-        if attr == "backward" or attr == "manual_backward":
+        if attr == "manual_backward" and call.receiver is not None:  # of LightningModule
+            return None if self.inference.callgraph.callees(call) else BACKWARD
+        if attr == "backward":
             return BACKWARD if self._is_backward(call) else None
         if attr == "step":
             return STEP if self._is_optimizer_step(call) else None

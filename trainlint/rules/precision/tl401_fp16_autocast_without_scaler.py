@@ -25,7 +25,9 @@ _SCALES = Pattern(
     rb"|(?<!Grad)[Ss]caler\b|scale_loss|deepspeed|accelerat|fabric|loss_scale"
 )
 # of these, what may scale a loss without the word `scaler` standing in the training loop, or is a scaler of its own kind
-_SCALES_UNSEEN = Pattern(rb"\w(?<!Grad)(?<!Standard)(?<!MinMax)(?<!Robust)(?<!MaxAbs)[Ss]caler\b|scale_loss|deepspeed|accelerat|fabric|loss_scale")
+_SCALES_UNSEEN = Pattern(
+    rb"\w(?<!Grad)(?<!Standard)(?<!MinMax)(?<!Robust)(?<!MaxAbs)[Ss]caler\b|scale_loss|deepspeed|accelerat|fabric|loss_scale"
+)
 
 
 class Fp16AutocastWithoutScaler(Rule):
