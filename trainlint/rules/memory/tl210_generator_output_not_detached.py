@@ -38,8 +38,8 @@ class GeneratorOutputNotDetached(Rule):
 
     ## When it is silent
 
-    Where the output is detached or made under `no_grad`, where one optimizer trains both networks, and in gradient
-    penalties, which need the gradient of the input.
+    Where the output is detached or made under `no_grad`, where one optimizer trains both networks, in gradient penalties,
+    which need the gradient of the input, and where the generator has stepped before: that backward raises (TL613).
 
     ## Fix safety
 
