@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from trainlint.patterns_on_use import Pattern
 from trainlint.records import NamedTuple
-from trainlint.semantic import switching
+from trainlint.semantic import changed_weights, switching
 from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name, is_self
 from trainlint.semantic.facts import Attribute, Call, Expr, Name, Sequence
@@ -45,7 +45,8 @@ def wasted_graphs(script: Script) -> Iterator[WastedGraph]:
         return
     for step in script.semantics.steps.through(script.module):
         for backward, optimizer in _single_updates(script, step):
-            yield from _of_update(script, step, backward, optimizer)
+            if not any(c.backward is backward.record for c in changed_weights.find(script, step)):
+                yield from _of_update(script, step, backward, optimizer)  # otherwise it raises, which is said of it
 
 
 def _runs_networks(script: Script) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trainlint.semantic import walk
+from trainlint.semantic.bindings import lookup
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Assign, Call, Context, Expr, Name, Return, Sequence
 
@@ -33,6 +34,26 @@ def goes_to_environment(script: Script, expr: Expr, depth: int = 0) -> bool:
         sites = script.inference.callgraph.callers(expr.context.function)
         return any(goes_to_environment(script, site.call, depth + 1) for site in sites)
     return False
+
+
+def comes_from_environment(expr: Call) -> bool:
+    """Whether what a tensor is built of came out of an environment: `state, reward, done, info = env.step(action)`."""
+    for argument in expr.args:
+        for part in walk.inside(argument):
+            if isinstance(part, Name) and any(_is_result(b.value) for b in lookup(part, part.id)[0]):
+                return True
+    return False
+
+
+def _is_result(value: Expr | None) -> bool:
+    return isinstance(value, Call) and (
+        (value.attr == "step" and _is_of_environment(value)) or (value.attr == "reset" and _names_environment(value))
+    )
+
+
+def _names_environment(call: Call) -> bool:
+    name = dotted_name(call.receiver) if call.receiver is not None else None
+    return name is not None and "env" in name.rpartition(".")[2].lower()
 
 
 def plays(frame: Context) -> bool:

@@ -1031,13 +1031,18 @@ def _default_dict(inference: Inference, call: Call) -> Value:
 
 def _dict(inference: Inference, call: Call) -> Value:
     items: list[tuple[str, Value]] = []
+    rest: list[Value] = []
     complete = True
     for argument in call.args:
         held = inference.value(argument)
         if isinstance(held, Table):
             items.extend(held.items)
+            rest.append(held.rest)
             complete = complete and held.complete
         else:
+            pair = inference.element(held)
+            if isinstance(pair, Items) and pair.elements is not None and len(pair.elements) == 2:
+                rest.append(pair.elements[1])  # `dict(model.named_parameters())`
             complete = False
     for keyword in call.keywords:
         if keyword.name is None:
@@ -1049,7 +1054,7 @@ def _dict(inference: Inference, call: Call) -> Value:
                 complete = False
         else:
             items.append((keyword.name, inference.value(keyword.value)))
-    return Table(tuple(dict(items).items()), UNKNOWN, complete)
+    return Table(tuple(dict(items).items()), rest[0] if len(rest) == 1 else UNKNOWN, complete)
 
 
 def _getattr(inference: Inference, call: Call) -> Value:

@@ -21,6 +21,10 @@ _LIGHTNING_EVAL = frozenset(
     "on_validation_batch_start on_test_batch_start".split()
 )
 _HF_HOOKS = frozenset("compute_loss training_step prediction_step".split())
+# of a `transformers.TrainerCallback`, once per step; the others come once per epoch, log or run
+_HF_CALLBACK = frozenset(
+    "on_step_begin on_step_end on_substep_end on_optimizer_step on_pre_optimizer_step on_prediction_step".split()
+)
 
 
 def hook_phase(inference: Inference, function: Function) -> str | None:
@@ -35,6 +39,8 @@ def hook_phase(inference: Inference, function: Function) -> str | None:
                 return "eval"
         if owner == "hf-trainer" and function.name in _HF_HOOKS:
             return "eval" if function.name == "prediction_step" else "train"
+        if function.name in _HF_CALLBACK and _is_hf_callback(inference, cls):
+            return "eval" if function.name == "on_prediction_step" else "train"
     return _ignite_phase(inference, function)
 
 
@@ -43,9 +49,16 @@ def hook_owner(inference: Inference, function: Function) -> str:
         owner = class_framework(inference, function.cls)
         if owner == "lightning":
             return "Lightning"
-        if owner == "hf-trainer":
+        if owner == "hf-trainer" or _is_hf_callback(inference, function.cls):
             return "the Hugging Face Trainer"
     return "Ignite"
+
+
+def _is_hf_callback(inference: Inference, cls: Class) -> bool:
+    return any(
+        isinstance(b, str) and b.startswith("transformers.") and b.endswith(".TrainerCallback")
+        for b in inference.bases(cls)
+    )
 
 
 def class_framework(inference: Inference, cls: Class) -> str | None:

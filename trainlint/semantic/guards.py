@@ -70,10 +70,33 @@ class Guards:
             isinstance(frame.test, Name) and not frame.negated and self._set_on_error_path(frame.test)
         ):
             return RARE
+        if self._fills_once(frame):
+            return RARE
         found = self.condition(frame.test, frame.negated)
         if found is not None and found != OFF and self._is_cadence(frame):
             return None
         return found
+
+    def _fills_once(self, frame: Context) -> bool:
+        """`state = None` before the loop, and in it `if state is None: state = net.start(...)`: on the first turn only."""
+        test, record = frame.test, frame.record
+        if frame.rest or frame.negated or not isinstance(record, If) or not _is_none(test):
+            return False
+        assert isinstance(test, Compare)
+        subject = test.operands[0]
+        around = next((f for f in frame.local_frames() if f.kind == "loop"), None)
+        if not isinstance(subject, Name):
+            return False
+        bindings = lookup(subject, subject.id)[0]
+        if around is None or not bindings or not any(b.context.within(frame) for b in bindings):
+            return False
+        for binding in bindings:
+            if binding.how not in ("assign", "augment"):
+                return False
+            made = isinstance(binding.value, (Call, Operator))
+            if binding.context.within(around) and not made and not binding.context.within(frame):
+                return False  # it may be emptied on each turn
+        return True
 
     def _error_path(self, frame: Context) -> bool:
         """`if not isfinite(loss): print(...); sys.exit(1)`"""
@@ -287,6 +310,16 @@ class Guards:
 
 
 _CONTRARY = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "in": "not in", "not in": "in"}
+
+
+def _is_none(test: Expr | None) -> bool:
+    """`x is None`"""
+    return (
+        isinstance(test, Compare)
+        and test.ops == ("is",)
+        and isinstance(test.operands[1], Constant)
+        and test.operands[1].value is None
+    )
 
 
 def _raises(statement: Statement) -> bool:

@@ -109,6 +109,19 @@ class Identity:
             return None  # one may wrap or hold the other
         return found
 
+    def holds(self, whole: Subject, part: Subject, depth: int = 0) -> bool:
+        """Whether what builds an object is given the other one: `Translator(encoder, decoder)` holds both."""
+        for builder in whole.builders:
+            for argument in (*builder.args, *(k.value for k in builder.keywords)):
+                if not isinstance(argument, (Name, Attribute, Call)):
+                    continue
+                given = self.of(argument)
+                if given.key == part.key or (part.builders and self.same(given, part) is True):
+                    return True
+                if depth < 2 and given.builders and self.holds(given, part, depth + 1):
+                    return True
+        return False
+
     def _plain(self, subject: Subject) -> bool:
         """Built by a class that holds nothing that is known elsewhere."""
         return all(not call.args for call in subject.builders) and bool(subject.builders)

@@ -72,13 +72,22 @@ def _growing(script: Script) -> Iterator[tuple[Record, Expr, Expr]]:
             continue
         added = statement.value if statement.op in ("+", "-") else None
         if statement.op is None:
-            added = _added(statement.value, target)
+            added = _added(_computed(statement.value), target)
         for value in _values(added) if added is not None else ():
             yield statement, target, value
     for call in script.methods("append", "appendleft", "extend", "insert"):
         if call.receiver is not None and call.args and (call.attr != "extend" or isinstance(call.args[-1], Sequence)):
             for value in _values(call.args[-1]):
                 yield call, call.receiver, value
+
+
+def _computed(value: Expr) -> Expr:
+    """`new = decay * average[k] + (1 - decay) * p`, of which `average[k] = new` speaks."""
+    if isinstance(value, Name):
+        bindings = lookup(value, value.id)[0]
+        if len(bindings) == 1 and bindings[0].how == "assign" and isinstance(bindings[0].value, Operator):
+            return bindings[0].value if not bindings[0].path else value
+    return value
 
 
 def _values(added: Expr) -> Iterator[Expr]:
@@ -124,6 +133,8 @@ def outlives_turn(script: Script, target: Expr, record: Record, hot: Hot) -> boo
         frame = _turn(record.context, hot)
         bindings = [b for b in lookup(base, base.id)[0] if b.statement is not record]
         starts = [b for b in bindings if not _grows(b)]
+        if isinstance(target, Subscript) and len(starts) == 1 and starts[0].how == "parameter":
+            return _is_kept_by_caller(script, starts[0])
         if frame is None or not starts:
             return False
         return all(_starts_outside(b, frame) and not _is_bounded(b) for b in starts)
@@ -132,6 +143,23 @@ def outlives_turn(script: Script, target: Expr, record: Record, hot: Hot) -> boo
             b for b in base.context.cls.attributes.get(base.attr, ()) if b.statement is not record and not _grows(b)
         ]
         return bool(starts) and not any(_is_reset(script, b) or _is_bounded(b) for b in starts)
+    return False
+
+
+def _is_kept_by_caller(script: Script, binding: Binding) -> bool:
+    """What a helper is given to store into: `update(average, model)`."""
+    function = binding.context.function
+    if function is None:
+        return False
+    sites = script.inference.callgraph.callers(function)
+    if any(script.autograd(site.call) == autograd.OFF for site in sites):
+        return False  # which of them brings what has a graph cannot be told
+    for site in sites:
+        given = site.argument(function, binding.source)
+        hot = script.hot(site.call)
+        if isinstance(given, (Name, Attribute)) and hot is not None and hot.phase == "train" and not hot.calls:
+            if outlives_turn(script, given, site.call, hot):
+                return True
     return False
 
 

@@ -96,6 +96,9 @@ CONTAINERS = frozenset(
     {"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict", "torch.nn.modules.container.Sequential"}
 )
 
+# modules that prepare data: nothing in them is trained
+TRANSFORMS = ("torchaudio.transforms.", "torchvision.transforms.", "kornia.augmentation.", "torch_audiomentations.")
+
 SCALERS = frozenset(
     {
         "torch.cuda.amp.GradScaler",

@@ -3,8 +3,10 @@ take part in it. Follows names to the bindings they can see, parameters to argum
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.records import NamedTuple
 from trainlint.semantic import autograd
 from trainlint.semantic.bindings import lookup
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from trainlint.semantic.script import Semantics
 
 _DEEPEST = 40
+_CALLED_LOSS = Pattern(r"(?:^|_)loss(?:es)?$", re.I)
 _CUTS = frozenset({"detach", "detach_", "item", "numpy", "tolist", "argmax", "size", "requires_grad_"})
 
 
@@ -152,6 +155,7 @@ class _Walk:
     def call(self, expr: Call, path: Path, way: tuple[int | None, ...], depth: int) -> None:
         is_forward = self.lineage.semantics.work.kind(expr) == FORWARD
         if not self.through_modules and (is_forward or self._is_loss(expr)):
+            self.loss_of_module(expr, path, way, depth)
             return
         if not is_forward and not self._is_module(expr):
             functions = [c.function for c in self.inference.callgraph.callees(expr)]
@@ -164,6 +168,16 @@ class _Walk:
             self.visit(expr.receiver, path, (), depth + 1)
         for argument in [*expr.args, *(k.value for k in expr.keywords)]:
             self.visit(argument, path, (), depth + 1)
+
+    def loss_of_module(self, expr: Call, path: Path, way: tuple[int | None, ...], depth: int) -> None:
+        """`_, loss = model(x, y)`, of a model of the project that computes its loss in `forward`: what it calls its loss."""
+        for callee in self.inference.callgraph.callees(expr):
+            for one in callee.function.returns:
+                given, rest = one.value, way
+                while isinstance(given, Sequence) and rest and rest[0] is not None and rest[0] < len(given.elements):
+                    given, rest = given.elements[rest[0]], rest[1:]
+                if isinstance(given, Name) and _CALLED_LOSS.search(given.id):
+                    self.visit(given, (*path, expr), rest, depth + 1)
 
     def _is_loss(self, call: Call) -> bool:
         """A loss of torch: its arguments are not scalars."""

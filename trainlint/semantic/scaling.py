@@ -13,13 +13,14 @@ from trainlint.semantic.guards import RARE
 from trainlint.semantic.precision import is_enabled
 from trainlint.semantic.step import BACKWARD, CLIP, INSPECT, OPAQUE, STEP, UNSCALE, UPDATE, Event, Step, excludes
 from trainlint.semantic.values import Object, each
-from trainlint.semantic.walk import expressions
+from trainlint.semantic.walk import expressions, of_module
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
 
 SCALER_WORD = Pattern(rb"Scaler|scaler")
 _PRECISION = Pattern(r"amp|scaler|half|fp16|float16|precision|mixed", re.I)
+_SCALING = Pattern(r"scaler|scale(?:d|_|$)|^amp$", re.I)
 _ACCUMULATES = Pattern(r"accum", re.I)
 _LOOKS = frozenset(
     "norm abs mean max min std var sum square pow item get_total_norm vector_norm _foreach_norm add_histogram "
@@ -109,6 +110,48 @@ def touches(event: Event) -> bool:
     if event.kind == CLIP:
         return event.by != "hand" or event.record.attr in ("clamp_", "clip_")
     return event.kind == INSPECT and event.record.attr in _LOOKS
+
+
+def is_free_of_scalers(script: Script, autocast: Call, backward: Call) -> bool:
+    """Whether the training steps that run a backward, which stands beside an autocast or in its only caller, can be seen
+    whole and speak of no scaler: each gradient comes from a plain backward and goes into a plain optimizer step."""
+    function = autocast.context.function
+    if function is not backward.context.function:
+        if function is None or len(script.inference.callgraph.callers(function)) != 1:
+            return False
+    found = [
+        step
+        for step in script.semantics.steps.around(script.module)
+        if any(e.record is backward or backward in e.path for e in step.of(BACKWARD))
+    ]
+    return bool(found) and not any(_may_scale(script, step) for step in found)
+
+
+def _may_scale(script: Script, step: Step) -> bool:
+    trained = step.of(BACKWARD, STEP)
+    if step.of(OPAQUE, UNSCALE, UPDATE) or not step.of(STEP) or not all(e.sure for e in trained):
+        return True
+    if any(e.by != ("loss" if e.kind == BACKWARD else "optimizer") for e in trained):
+        return True
+    places = [step.frame]
+    places += [
+        c.context.function.inner for e in trained for c in (*e.path[1:], e.record) if e.path and c.context.function
+    ]
+    return any(script.semantics.steps.scaling_call(e) is not None for e in step.of(BACKWARD)) or any(
+        _speaks_of_scaling(place) for place in places
+    )
+
+
+def _speaks_of_scaling(place: Context) -> bool:
+    for expr in of_module(place.module):
+        if not expr.context.within(place):
+            continue
+        word = getattr(expr, "id", None) or getattr(expr, "attr", None)
+        if isinstance(word, str) and _SCALING.search(word):
+            return True
+        if isinstance(expr, Call) and any(k.name is not None and _SCALING.search(k.name) for k in expr.keywords):
+            return True
+    return False
 
 
 def asks_precision(frame: Context) -> bool:

@@ -38,7 +38,7 @@ from trainlint.semantic.facts import (
 from trainlint.semantic.identity import Identity, Path, Subject
 from trainlint.semantic.loops import BatchLoop, Loops, loop_frames
 from trainlint.semantic.same import same
-from trainlint.semantic.values import External, Method, Object, Routine, Unknown, each
+from trainlint.semantic.values import Const, External, Method, Object, Routine, Unknown, each
 from trainlint.semantic.work import BACKWARD, FORWARD, STEP, Work
 from trainlint.semantic.work import ZERO as ZERO_GRAD
 
@@ -535,6 +535,8 @@ class Steps:
 
     def _is_opaque(self, call: Call, attr: str) -> bool:
         """A call that cannot be followed and is named, or given what it needs, to clear, fill or use gradients."""
+        if attr == "optimizers":
+            return False  # of a LightningModule: gives them, and does nothing
         telling = _MAY_TRAIN.search(attr) is not None
         arguments = [*call.args, *(k.value for k in call.keywords)]
         named = [argument for argument in arguments if isinstance(argument, (Name, Attribute))]
@@ -543,6 +545,7 @@ class Steps:
         value = self.inference.value(call.callee)
         foreign = any(
             isinstance(v, Unknown)
+            or (isinstance(v, Const) and v.value is None)  # a default, for which the caller gives a function
             or (isinstance(v, External) and not v.name.startswith(("torch.", "logging.", "print")) and "." in v.name)
             or (
                 isinstance(v, Method)
@@ -554,7 +557,10 @@ class Steps:
         if not foreign or telling:
             return foreign
         return any(
-            isinstance(v, Object) and v.role == "optimizer" for one in named for v in each(self.inference.value(one))
+            (isinstance(held, Object) and held.role == "optimizer")
+            or (isinstance(held, Unknown) and _named_optimizer(argument))
+            for argument in named
+            for held in each(self.inference.value(argument))
         )
 
     # -------------------------------------------------------------------------------------------------- scaling
@@ -615,6 +621,10 @@ def _alike(x: Context, y: Context) -> bool:
     if x.kind != "branch" or y.kind != "branch" or x.test is None or y.test is None:
         return False
     return x.negated == y.negated and same(x.test, y.test)
+
+
+def _named_optimizer(expr: Name | Attribute) -> bool:
+    return conventions.OPTIMIZER_NAME.search(expr.id if isinstance(expr, Name) else expr.attr) is not None
 
 
 def _is_autograd_grad(access: Attribute) -> bool:

@@ -203,7 +203,7 @@ class TrainingMode:
             return True
         if subject.key[: len(other.key)] == other.key:
             return True
-        return self.steps.identity.same(other, subject) is not False
+        return self.steps.identity.same(other, subject) is not False or self.steps.identity.holds(other, subject)
 
     def _is_built(self, subject: Subject, body: Context) -> bool:
         """The model is made in sight, so that no caller outside can have switched it."""

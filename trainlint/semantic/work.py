@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from trainlint.records import NamedTuple
-from trainlint.semantic import conventions
+from trainlint.semantic import conventions, known
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Call, Context, Function, Name
 from trainlint.semantic.values import Batch, External, Method, Object, Routine, Tensor, Unknown, each
@@ -44,15 +44,17 @@ class Work:
 
     def _kind(self, call: Call) -> str | None:
         attr = call.attr
-        if attr == "backward" or attr == "manual_backward":
+        if attr == "manual_backward" and call.receiver is not None:  # of LightningModule
+            return None if self.inference.callgraph.callees(call) else BACKWARD
+        if attr == "backward":
             return BACKWARD if self._is_backward(call) else None
         if attr == "step":
             return STEP if self._is_optimizer_step(call) else None
         if attr == "zero_grad":
             return ZERO
         for value in each(self.inference.value(call.callee)):
-            if isinstance(value, Object) and value.role in ("module", "engine") and value.role != "loss":
-                return FORWARD
+            if isinstance(value, Object) and value.role in ("module", "engine"):
+                return None if self._only_transforms(value) else FORWARD
             if isinstance(value, Method) and isinstance(value.owner, Object) and value.owner.role == "module":
                 if value.name in ("forward", "generate", "encode", "decode", "sample", "predict", "inference"):
                     return FORWARD
@@ -72,6 +74,15 @@ class Work:
                 if isinstance(first, (Tensor, Batch)):
                     return FORWARD
         return None
+
+    def _only_transforms(self, value: Object) -> bool:
+        """`nn.Sequential(torchaudio.transforms.MelSpectrogram(), ...)`: it prepares data, and is no model."""
+        if value.name not in known.CONTAINERS or value.call is None or not value.call.args:
+            return False
+        return all(
+            isinstance(part, Call) and (self.inference.name_of(part.callee) or "").startswith(known.TRANSFORMS)
+            for part in value.call.args
+        )
 
     def _is_backward(self, call: Call) -> bool:
         receiver = call.receiver

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 _FUSED = ("Adam", "AdamW", "SGD")
 _ON_CPU_TOO = (2, 4)  # fused kernels for the CPU (release notes of torch 2.4)
 _SPARSE = Pattern(rb"sparse\s*=\s*True")
+# With float16, Lightning and Fabric refuse to clip for an optimizer that unscales by itself, as the fused ones do:
+# "does not allow for gradient clipping because it performs unscaling of gradients internally"
+_LIGHTNING = Pattern(rb"[Ll]ightning")
+_CLIPS = Pattern(rb"gradient_clip|clip_gradients")
 
 
 class OptimizerNotFused(Rule):
@@ -45,7 +49,8 @@ class OptimizerNotFused(Rule):
     ## When it is silent
 
     Programs that never use an accelerator; `fused=` given, or options that are not known; `differentiable=True`; optimizers
-    without a fused form; versions in which there is none (`SGD` before torch 2.3).
+    without a fused form; versions in which there is none (`SGD` before torch 2.3); gradients clipped by Lightning or Fabric,
+    which with float16 refuse to for a fused optimizer.
 
     ## Fix safety
 
@@ -74,7 +79,7 @@ class OptimizerNotFused(Rule):
     def check(self, script: Script) -> Iterator[Hit]:
         assert script.settings is not None
         low = script.settings.torch_range.low
-        if not script.uses_accelerator():
+        if not script.uses_accelerator() or self._is_clipped_by_lightning(script):
             return
         for call, optimizer in script.objects("optimizer"):
             name = optimizer.name.rpartition(".")[2]
@@ -92,6 +97,10 @@ class OptimizerNotFused(Rule):
         if call.keyword("foreach") is None:
             return rewrites.pass_keyword("fused", "True", safe=False)
         return Rewrite(False, "Pass `fused=True`", _instead_of_foreach)
+
+    def _is_clipped_by_lightning(self, script: Script) -> bool:
+        program = script.semantics.program
+        return program.says(script.module, _LIGHTNING) and program.says(script.module, _CLIPS)
 
     def _decided(self, script: Script, call: Call) -> bool:
         return any(

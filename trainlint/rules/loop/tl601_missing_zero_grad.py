@@ -50,7 +50,7 @@ class MissingZeroGrad(Rule):
 
     Where gradients may be cleared by anything the loop calls: the optimizer, a module's `zero_grad()`, a helper, a
     closure, a scaler or trainer object, `p.grad = None`; where a call that cannot be followed is given the optimizer; for
-    DeepSpeed's engine and for Lightning and the Hugging Face Trainer, which clear by themselves.
+    DeepSpeed's engine, for Lightning's automatic optimization and the Hugging Face Trainer, which clear by themselves.
 
     ## Fix safety
 
@@ -72,10 +72,16 @@ class MissingZeroGrad(Rule):
     name = "missing-zero-grad"
     level = Level.ERROR
     claim = Claim.BEHAVIOUR
-    message = "gradients are never cleared in this training loop{where}"
+    message = "gradients are never cleared in this {loop}{where}"
     why = "each step uses the sum of the gradients of all steps before it"
     help = "call optimizer.zero_grad() once per step, before backward or after step"
-    triggers = ((b"torch", b"for "), (b"torch", b"while "))
+    triggers = (
+        (b"torch", b"for "),
+        (b"torch", b"while "),
+        (b"manual_backward",),
+        (b"backward", b"for "),
+        (b"backward", b"while "),
+    )
 
     def check(self, script: Script) -> Iterator[Hit]:
         if frameworks.imports(script.module, "horovod") or script.project.neighbours.speaks(
@@ -83,7 +89,10 @@ class MissingZeroGrad(Rule):
         ):
             return
         for step in script.semantics.steps.of_module(script.module):
-            if step.frame.kind != "loop" or step.of(OPAQUE) or self._is_owned(script, step):
+            manual = step.frame.kind != "loop"
+            if manual and not self._is_manual_step(script, step):
+                continue
+            if step.of(OPAQUE) or self._is_owned(script, step):
                 continue
             event = self._not_cleared(script, step)
             if event is None:
@@ -98,7 +107,19 @@ class MissingZeroGrad(Rule):
                 Note(backward.record, "adds to the gradients"),
                 Note(event.record, "uses them, and nothing clears them"),
             )
-            yield Hit(step.record, {"where": where}, None, notes, rewrite=_rewrite(script, step, event))
+            values = {"loop": "training step" if manual else "training loop", "where": where}
+            yield Hit(step.record, values, None, notes, rewrite=_rewrite(script, step, event))
+
+    def _is_manual_step(self, script: Script, step: Step) -> bool:
+        """The `training_step` of a LightningModule that runs backward and steps by itself, and no hook of which clears."""
+        function, cls = step.frame.function, step.frame.cls
+        if function is None or cls is None or function.name != "training_step":
+            return False
+        if not frameworks.in_lightning(script.inference, cls):
+            return False
+        clears = [c for m in cls.methods.values() for c in m.calls if c.attr in ("zero_grad", "toggle_optimizer")]
+        bases = [b for b in script.inference.bases(cls) if not isinstance(b, str) and b is not cls]
+        return not clears and not bases
 
     def _is_owned(self, script: Script, step: Step) -> bool:
         cls = step.frame.cls

@@ -70,7 +70,7 @@ class SchedulerBeforeOptimizer(Rule):
     message = "{call} runs before {step} on each turn of this loop"
     why = "the first value of the schedule is skipped, and the rest comes too early"
     help = "call scheduler.step() after optimizer.step()"
-    triggers = ((b"step(", b"torch"),)
+    triggers = ((b"step(", b"torch"), (b"step(", b"backward"))
 
     def check(self, script: Script) -> Iterator[Hit]:
         reported: set[int] = set()

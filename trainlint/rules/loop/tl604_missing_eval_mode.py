@@ -12,7 +12,7 @@ from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.semantic import evaluation, walk
 from trainlint.semantic.facts import Call, Comprehension, Expr, For, Name, Subscript, While
 from trainlint.semantic.loops import BatchLoop
-from trainlint.semantic.step import STEP, Event
+from trainlint.semantic.step import OPAQUE, STEP, Event
 from trainlint.semantic.values import UNKNOWN, Batch, Tensor
 
 if TYPE_CHECKING:
@@ -82,7 +82,13 @@ class MissingEvalMode(Rule):
     message = "this evaluation loop runs {model} in training mode: nothing calls {model}.eval(){layers}"
     why = "Dropout stays on and BatchNorm uses, and learns from, the evaluation data"
     help = "call {model}.eval() before the loop, and {model}.train() before training goes on"
-    triggers = ((b"torch", b"for "), (b"torch", b"while "))
+    triggers = (
+        (b"torch", b"for "),
+        (b"torch", b"while "),
+        (b".eval(", b"for "),
+        (b"backward", b"for "),
+        (b"backward", b"while "),
+    )
 
     def check(self, script: Script) -> Iterator[Hit]:
         loops = script.batch_loops()
@@ -138,7 +144,7 @@ class MissingEvalMode(Rule):
         ):
             return True
         step = script.semantics.steps.of_loop(loop)
-        if step.of(STEP) or self._acts(script, loop):
+        if step.of(STEP, OPAQUE) or self._acts(script, loop):
             return True
         return evaluation.feeds_training(script, loop)
 

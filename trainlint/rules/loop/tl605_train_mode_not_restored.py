@@ -16,6 +16,7 @@ from trainlint.semantic.step import (
     FORWARD,
     OPAQUE,
     SOME_MODE,
+    STEP,
     TRAIN_MODE,
     Event,
     Step,
@@ -163,10 +164,23 @@ class TrainModeNotRestored(Rule):
             if script.semantics.autograd.local(call.context, call.order) == autograd.OFF:
                 return False
         place = step.events.index(forward)
-        for event in step.events[place:]:
-            if event.kind == BACKWARD and event.loops == forward.loops and not excludes(event, forward):
+        return any(
+            event.kind == BACKWARD
+            and event.loops == forward.loops
+            and not excludes(event, forward)
+            and self._updates(step, event)
+            for event in step.events[place:]
+        )
+
+    def _updates(self, step: Step, backward: Event) -> bool:
+        """An optimizer steps in the same loop, or behind it: no attack, which runs backward for its input only."""
+        behind = step.events[step.events.index(backward) + 1 :]
+        for event in behind:
+            if event.kind == BACKWARD and event.loops != backward.loops:
+                break
+            if event.kind == STEP and event.loops == backward.loops[: len(event.loops)]:
                 return True
-        return False
+        return any(event.kind == STEP and event.loops == backward.loops for event in step.events)
 
     def _is_trained(self, script: Script, step: Step, switch: Event) -> bool:
         """The model is known to train: an optimizer holds it, or train() is called on it somewhere."""
@@ -176,7 +190,7 @@ class TrainModeNotRestored(Rule):
             return False
         if isinstance(switch.record, Call) and evaluation.is_frozen(script, switch.record):
             return False
-        for event in step.of("step"):
+        for event in step.of(STEP):
             optimizer = steps.subject(event)
             if optimizer is not None and steps.identity.trains(optimizer, subject) is True:
                 return True

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 from trainlint.findings import Level
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Note, Rule
-from trainlint.semantic.facts import Call
-from trainlint.semantic.step import BACKWARD, FORWARD, STEP, Event, Step, excludes
+from trainlint.semantic import changed_weights
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -71,80 +70,17 @@ class StepBeforeSharedBackward(Rule):
     def check(self, script: Script) -> Iterator[Hit]:
         reported: set[int] = set()
         for step in script.semantics.steps.through(script.module):
-            backwards = [b for b in step.of(BACKWARD) if b.sure]
-            if len(backwards) < 2:
-                continue
-            graphs = [self._graph(script, step, b) for b in backwards]
-            for later in range(1, len(backwards)):
-                record = backwards[later].record
-                if record.context.module is not script.module or id(record) in reported or not isinstance(record, Call):
+            for found in changed_weights.find(script, step):
+                if found.backward.context.module is not script.module or id(found.backward) in reported:
                     continue
-                found = self._broken(script, step, backwards, graphs, later)
-                if found is not None:
-                    update, forward = found[0].record, found[1].record
-                    if not isinstance(update, Call) or not isinstance(forward, Call):
-                        continue
-                    reported.add(id(record))
-                    values = {
-                        "call": describe.text(record),
-                        "module": describe.text(forward),
-                        "step": describe.text(update),
-                    }
-                    notes = (
-                        Note(forward, "both losses hang on this forward"),
-                        Note(update, "changes its weights in place"),
-                    )
-                    yield Hit(record, values, None, notes)
-
-    def _graph(self, script: Script, step: Step, backward: Event) -> list[int]:
-        """Places, among the events, of the forward passes that a backward runs through."""
-        if backward.owner is None:
-            return []
-        parts = script.semantics.lineage.forwards(backward.owner, backward.path)
-        wanted = {(id(p.expr), tuple(id(c) for c in p.path)) for p in parts}
-        loose = {id(p.expr) for p in parts if not p.path}
-        return [
-            i
-            for i, e in enumerate(step.events)
-            if e.kind == FORWARD
-            and ((id(e.record), tuple(id(c) for c in e.path)) in wanted or (id(e.record) in loose and e.path))
-        ]
-
-    def _broken(
-        self, script: Script, step: Step, backwards: list[Event], graphs: list[list[int]], later: int
-    ) -> tuple[Event, Event] | None:
-        events = step.events
-        second = events.index(backwards[later])
-        for earlier in range(later):
-            first = backwards[earlier]
-            start = events.index(first)
-            if (
-                not self._retains(script, first)
-                or excludes(first, backwards[later])
-                or first.loops != backwards[later].loops
-            ):
-                continue
-            shared = [i for i in graphs[earlier] if i in graphs[later] and i < start]
-            for update in events[start:second]:
-                if update.kind != STEP or excludes(update, backwards[later]) or not update.sure:
-                    continue
-                for i in shared:
-                    if self._changes(script, update, events[i]):
-                        return update, events[i]
-        return None
-
-    def _retains(self, script: Script, backward: Event) -> bool:
-        call = backward.record
-        if not isinstance(call, Call):
-            return False
-        given = call.keyword("retain_graph") or call.keyword("create_graph") or call.argument(1)
-        return given is not None and script.constant(given) is not False
-
-    def _changes(self, script: Script, update: Event, forward: Event) -> bool:
-        """The optimizer holds weights of the module, or of a part that more of the module hangs on."""
-        steps = script.semantics.steps
-        optimizer, module = steps.subject(update), steps.subject(forward)
-        if optimizer is None or module is None or steps.identity.trains(optimizer, module) is not True:
-            return False
-        parts = steps.identity.parts_held(optimizer, module)
-        return not parts or script.semantics.layers.feeds_others(script.value(module.expr), parts)
+                reported.add(id(found.backward))
+                values = {
+                    "call": describe.text(found.backward),
+                    "module": describe.text(found.forward),
+                    "step": describe.text(found.update),
+                }
+                notes = (
+                    Note(found.forward, "both losses hang on this forward"),
+                    Note(found.update, "changes its weights in place"),
+                )
+                yield Hit(found.backward, values, None, notes)

@@ -12,6 +12,7 @@ from trainlint.rules.rule import Hit, Note, Rewrite, Rule
 from trainlint.semantic import environments, evaluation
 from trainlint.semantic.facts import Call, Comprehension
 from trainlint.semantic.loops import BatchLoop
+from trainlint.semantic.step import OPAQUE
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -75,7 +76,13 @@ class MissingNoGrad(Rule):
     message = "this evaluation loop runs {call} with autograd on"
     why = "activations are kept for a backward that never comes; eval() does not turn that off"
     help = "decorate the function with @torch.no_grad(), or put the loop under `with torch.no_grad():`"
-    triggers = ((b"torch", b"for "), (b"torch", b"while "))
+    triggers = (
+        (b"torch", b"for "),
+        (b"torch", b"while "),
+        (b".eval(", b"for "),
+        (b"backward", b"for "),
+        (b"backward", b"while "),
+    )
 
     def check(self, script: Script) -> Iterator[Hit]:
         if any(name.partition(".")[0] == "flax" for i in script.module.imports for name in i.modules):
@@ -84,7 +91,7 @@ class MissingNoGrad(Rule):
             if loop.phase != "eval" or self._is_silent(script, loop):
                 continue
             call = evaluation.recorded_forward(script, loop)
-            if call is None or evaluation.is_frozen(script, call):
+            if call is None or evaluation.is_frozen(script, call) or self._may_train(script, loop):
                 continue
             record = loop.record
             if any(
@@ -95,6 +102,10 @@ class MissingNoGrad(Rule):
             # At the model, not at the loop: that is the line which takes the memory, and the one people know.
             notes = (Note(record, "in this loop"),)
             yield Hit(call, {"call": describe.text(call)}, None, notes, rewrite=self._rewrite(script, loop, call))
+
+    def _may_train(self, script: Script, loop: BatchLoop) -> bool:
+        """`update(loss, optimizer)`, which cannot be followed."""
+        return bool(script.semantics.steps.of_loop(loop).of(OPAQUE))
 
     def _rewrite(self, script: Script, loop: BatchLoop, call: Call) -> Rewrite | None:
         found = no_grad.around(script, loop.record, call)

@@ -38,8 +38,8 @@ class GeneratorOutputNotDetached(Rule):
 
     ## When it is silent
 
-    Where the output is detached or made under `no_grad`, where one optimizer trains both networks, and in gradient
-    penalties, which need the gradient of the input.
+    Where the output is detached or made under `no_grad`, where one optimizer trains both networks, in gradient penalties,
+    which need the gradient of the input, and where the generator has stepped before: that backward raises (TL613).
 
     ## Fix safety
 
@@ -63,7 +63,7 @@ class GeneratorOutputNotDetached(Rule):
     message = "{outer} runs on the output of {inner} with its graph, but only {optimizer} steps"
     why = "backward goes through {inner} as well, and fills gradients that this step does not use"
     help = "pass it detached (`.detach()`), or make it under torch.no_grad() when only this step needs it"
-    triggers = ((b"torch",),)
+    triggers = ((b"torch",), (b"backward",))
 
     def check(self, script: Script) -> Iterator[Hit]:
         seen: set[int] = set()

@@ -8,13 +8,14 @@ from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.precision import adding_a_scaler
 from trainlint.rules.rule import Hit, Note, Rule
-from trainlint.semantic import autograd, frameworks
+from trainlint.semantic import autograd, frameworks, scaling
 from trainlint.semantic.facts import Call, Context, Function, With
-from trainlint.semantic.precision import autocast_calls, autocast_dtype
+from trainlint.semantic.precision import autocast_calls, autocast_dtype, is_enabled
 from trainlint.semantic.values import Object, each
 from trainlint.semantic.work import BACKWARD, FORWARD
 
 if TYPE_CHECKING:
+    from trainlint.patterns_on_use import Words
     from trainlint.semantic.script import Script
 
 # whoever scales the loss in some way of its own: a scaler class of the project, apex, DeepSpeed, Accelerate ...
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 _SCALES = Pattern(
     rb"(?m)^(?!\s*from\s+torch[\w.]*\s+import\s(?:(?!\bas\b)[^\n(\\])*$).*GradScaler"
     rb"|(?<!Grad)[Ss]caler\b|scale_loss|deepspeed|accelerat|fabric|loss_scale"
+)
+# of these, what may scale a loss without the word `scaler` standing in the training loop, or is a scaler of its own kind
+_SCALES_UNSEEN = Pattern(
+    rb"\w(?<!Grad)(?<!Standard)(?<!MinMax)(?<!Robust)(?<!MaxAbs)[Ss]caler\b|scale_loss|deepspeed|accelerat|fabric|loss_scale"
 )
 
 
@@ -67,8 +72,9 @@ class Fp16AutocastWithoutScaler(Rule):
 
     ## When it is silent
 
-    bfloat16; a dtype that is not known; autocast on the CPU (bfloat16 by default); inference; a scaler anywhere in the
-    program, also inside a wrapper (`NativeScaler`, `loss_scaler(...)`), or a framework that brings one.
+    bfloat16; a dtype that is not known; autocast on the CPU (bfloat16 by default); inference; a training loop that speaks of
+    a scaler, itself or in what it calls; a program with a wrapper that scales (`NativeScaler`, `loss_scaler(...)`), or
+    with a framework that brings one.
 
     ## Fix safety
 
@@ -96,21 +102,27 @@ class Fp16AutocastWithoutScaler(Rule):
     triggers = ((b"autocast",),)
 
     def check(self, script: Script) -> Iterator[Hit]:
-        if self._scales(script):
+        calls = autocast_calls(script)
+        elsewhere = bool(calls) and self._speaks(script, _SCALES)
+        if elsewhere and self._speaks(script, _SCALES_UNSEEN):
             return
-        for call in autocast_calls(script):
+        for call in calls:
             if autocast_dtype(script, call) != "float16" or script.constant(call.keyword("enabled")) is False:
                 continue
             backward = self._trains(script, call)
-            if backward is None:
+            if backward is None or (elsewhere and not self._surely_unscaled(script, call, backward)):
                 continue
             notes = (Note(backward, "this backward runs on the unscaled loss"),)
             rewrite = adding_a_scaler.add(script, call, backward)
             yield Hit(call, {"call": describe.text(call)}, None, notes, rewrite=rewrite)
 
-    def _scales(self, script: Script) -> bool:
+    def _speaks(self, script: Script, words: Words) -> bool:
         neighbours = script.project.neighbours
-        return neighbours.any_speaks(neighbours.around(script.module.path), _SCALES)
+        return neighbours.any_speaks(neighbours.around(script.module.path), words)
+
+    def _surely_unscaled(self, script: Script, call: Call, backward: Call) -> bool:
+        """There are scalers in the program, but none where this autocast trains."""
+        return is_enabled(script, call) is True and scaling.is_free_of_scalers(script, call, backward)
 
     def _trains(self, script: Script, call: Call) -> Call | None:
         """The backward that follows what runs under the autocast, None for inference."""

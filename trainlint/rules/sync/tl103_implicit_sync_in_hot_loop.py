@@ -71,7 +71,7 @@ class ImplicitSyncInHotLoop(Rule):
     message = "{what} waits for the device on every step of {loop}"
     why = "Python needs the value, so it waits for all queued work and the device runs dry"
     help = "do it every N steps, or keep the value on the device and read it once after the loop"
-    triggers = ((b"torch",),)
+    triggers = ((b"torch",), (b"backward",))
 
     def check(self, script: Script) -> Iterator[Hit]:
         if not script.uses_accelerator():

@@ -9,6 +9,7 @@ from trainlint.rules.rule import Hit, Note, Rule
 from trainlint.rules.sync.built_on_device import rewrite_of
 from trainlint.rules.sync.hot_values import decodes, host_level
 from trainlint.semantic import construction, transfers
+from trainlint.semantic.environments import comes_from_environment
 
 if TYPE_CHECKING:
     from trainlint.semantic.script import Script
@@ -43,7 +44,7 @@ class TensorBuiltOnHost(Rule):
     ## When it is silent
 
     Outside of hot code, on tensors built with `device=`, on arrays (`torch.from_numpy(..).to(device)` has to be
-    copied).
+    copied). What an environment gives (`env.step(action)`) has to be copied too: there it is only advice.
 
     ## Fix safety
 
@@ -81,7 +82,8 @@ class TensorBuiltOnHost(Rule):
             built = construction.on_host(script, receiver)
             if built is None or script.hot(built) is None:
                 continue
-            level = Level.ADVICE if decodes(script, call, hot) else host_level(hot)
+            ends = decodes(script, call, hot) or comes_from_environment(built)
+            level = Level.ADVICE if ends else host_level(hot)
             name = describe.text(built.callee)
             copies = construction.copies_values(script, built)
             remedy = (

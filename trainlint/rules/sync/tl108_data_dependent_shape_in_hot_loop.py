@@ -77,7 +77,7 @@ class DataDependentShapeInHotLoop(Rule):
     message = "the size of {what} depends on values, so {loop} waits for the device on every step"
     why = "Python must know the size before it can go on, so it waits for all queued work"
     help = "use a form of fixed size: torch.where(mask, x, 0), masked_fill, nonzero_static, output_size="
-    triggers = ((b"torch",),)
+    triggers = ((b"torch",), (b"backward",))
 
     def check(self, script: Script) -> Iterator[Hit]:
         if not script.uses_accelerator():
