@@ -72,7 +72,11 @@ def _bottleneck(evidence: Evidence, utilisation: Utilisation | None, ran_out: bo
         return "memory-bound", "the run ran out of memory", "free memory first: see what held it"
     timing, waits = evidence.timing, evidence.wait_shares
     if timing is None or waits is None:
-        return "unknown", "no step was timed", "make the script reach a few steps"
+        return (
+            "unknown",
+            "no step was timed",
+            "make the script reach some five steps: more data, more epochs, more time",
+        )
     full = _device_memory(evidence)
     if full is not None and full >= NEARLY_FULL:
         because = f"the peak takes {full:.0%} of the device's memory"
@@ -132,10 +136,19 @@ def _compute_advice(largest: str, evidence: Evidence, gpu: float | None) -> str:
     if evidence.cuda and gpu is not None and gpu < IDLE_GPU:
         return f"the GPU is busy {gpu:.0%} of the time: a larger batch, torch.compile, or a fused optimizer"
     if largest == "other":
-        return "most of the step is outside forward, backward and optimizer: look at what the loop does between them"
+        return "the largest part is outside forward, backward and optimizer: look at what the loop does between them"
+    if largest == "optimizer" and _calls_closure(evidence):
+        return "fewer iterations in each step of the optimizer (max_iter), or one that takes a single backward a step"
     if largest == "optimizer":
         return "a fused or foreach optimizer, or fewer, larger parameters"
     return "autocast and torch.compile on a GPU; a larger batch where memory allows"
+
+
+def _calls_closure(evidence: Evidence) -> bool:
+    """LBFGS has neither a fused nor a foreach form: a step of it is a search with a closure."""
+    result = evidence.first(evidence.timed) or {}
+    anchor = result.get("anchor")
+    return anchor is not None and result["optimizers"][anchor]["type"] == "LBFGS"
 
 
 def _syncs_per_step(evidence: Evidence) -> float:

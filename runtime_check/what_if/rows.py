@@ -10,7 +10,6 @@ from runtime_check.compare.records import Decision, Proposal
 from runtime_check.evidence import Verdict
 from runtime_check.what_if.records import Candidate, Edit, Row, WhatIf
 
-
 _NOT_MEASURED = " not measured: "
 
 

@@ -89,6 +89,19 @@ def test_otherwise_it_is_compute_and_the_largest_part_is_named() -> None:
     assert "backward takes 40%" in found.because
 
 
+def test_an_optimizer_with_a_closure_is_not_told_to_become_a_fused_one() -> None:
+    seen = evidence()
+    assert seen.timed is not None
+    assert seen.broken_down is not None
+    for sums in seen.broken_down.results[0]["sums"].values():
+        sums["optimizer_ns"] = 8e6
+        sums["forward_ns"] = sums["backward_ns"] = 1e6
+    assert "a fused or foreach optimizer" in diagnose(seen, None).next_step
+    seen.timed.results[0].update(anchor=0, optimizers=[{"type": "LBFGS", "steps": 12}])
+    assert "fused" not in diagnose(seen, None).next_step
+    assert "max_iter" in diagnose(seen, None).next_step
+
+
 def test_waits_of_the_host_count_only_where_a_gpu_is_idle_meanwhile() -> None:
     busy, idle = Utilisation(gpu=0.95), Utilisation(gpu=0.3)
     assert diagnose(evidence(cuda=True, syncs=2), idle).bound == "sync-bound"

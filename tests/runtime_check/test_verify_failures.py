@@ -270,3 +270,78 @@ def test_it_says_that_it_executes_the_script(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("print('ran')\n")
     done = command("a.py", folder=tmp_path)
     assert "verify executes a.py" in done.stderr
+
+
+RAISED = {"type": "RuntimeError", "message": "boom\nmore of it", "site": ["/p/train.py", 7, "main"], "out_of_memory": 0}
+
+
+@pytest.mark.parametrize(
+    ("code", "errors", "said"),
+    [
+        (0, [], "the script ended after 6 of 11 steps; what was counted"),
+        (3, [], "the script ended with code 3 after 6 of 11 steps; what was counted"),
+        (-11, [], "the script was ended by signal 11 after 6 of 11 steps; what was counted"),
+        (1, [RAISED], "the script failed after 6 of 11 steps: RuntimeError: boom (train.py:7); what was counted"),
+        (1, [{**RAISED, "type": "ChildFailedError"}], "the script ended with code 1 after 6 of 11 steps; what was"),
+    ],
+)
+def test_a_script_that_fails_after_some_steps_is_said_with_its_error(code: int, errors: Any, said: str) -> None:
+    made = {"why": "script_ended", "anchor": 0, "optimizers": [{"steps": 6}], "boundaries_ns": [1, 2, 3]}
+    outcome = Outcome(Pass("timing"), [made], code, "script", 1.0, "", errors=errors)
+    options = replace(BASE, cwd=Path("/p"))
+    assert (messages.fewer_steps(options, outcome) or "").startswith(said)
+    few = messages.too_few_steps(options, outcome)
+    assert few.startswith(said.split(";")[0])
+    assert "a measurement takes at least 5: give it more data, a smaller batch or more epochs" in few
+
+
+@pytest.mark.torch
+def test_a_script_of_two_steps_is_said_once_with_what_to_do(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nw = torch.zeros(1, requires_grad=True)\no = torch.optim.SGD([w], 0.1)\n"
+        "for _ in range(2):\n    (w * 2).sum().backward()\n    o.step()\n"
+    )
+    report = verify(replace(BASE, script=str(script), cwd=tmp_path))
+    assert report.exit_code == 3
+    assert "the script ended after 2 of 11 steps; a measurement takes at least 5" in (report.failure or "")
+    assert report.warnings == ()  # neither the same again, nor of a load under which nothing was timed
+
+
+@pytest.mark.torch
+def test_an_error_inside_torch_shows_the_line_of_the_script_and_none_of_the_instruments(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch\n\nlayer = torch.nn.Linear(8, 1)\nlayer(torch.zeros(4, 9))\n")
+    report = verify(replace(BASE, script=str(script), cwd=tmp_path))
+    said = report.failure or ""
+    assert "mat1 and mat2 shapes cannot be multiplied" in said
+    assert "train.py:4" in said or 'train.py", line 4' in said
+    assert "runtime_check" not in said
+
+
+def test_frames_of_the_instruments_are_left_out_of_a_traceback() -> None:
+    own = f'  File "{ROOT}/runtime_check/probe/taint.py", line 66, in __torch_dispatch__'
+    log = "\n".join(
+        [
+            "Traceback (most recent call last):",
+            '  File "train.py", line 4, in <module>',
+            "    layer(batch)",
+            own,
+            "    out = func(*args)",
+            "          ^^^^^^^^^^^",
+            '  File "torch/_ops.py", line 875, in __call__',
+            "    return self._op(*args)",
+            own,
+            "    out = func(*args)",
+            "RuntimeError: shapes",
+        ]
+    )
+    kept = [line.strip() for line in messages.last_lines(log).splitlines()]
+    assert kept == [
+        "Traceback (most recent call last):",
+        'File "train.py", line 4, in <module>',
+        "layer(batch)",
+        'File "torch/_ops.py", line 875, in __call__',
+        "return self._op(*args)",
+        "RuntimeError: shapes",
+    ]

@@ -363,6 +363,4 @@ def test_a_row_does_not_say_its_title_twice() -> None:
     effect = Effect("train_peak_bytes", Design.MEMORY, 100.0, 80.0, "bytes", 0.2, 0.2, 0.2, 1.0, 2, 0, "counted")
     late = Decision(time, Verdict.NOT_RUN, "AMP was not compared: it would take about 4m (--budget)")
     row = Row(Candidate("amp", "AMP", time, memory), late, Decision(memory, Verdict.CONFIRMED, "", effect))
-    assert (
-        row_text(row) == "AMP: peak memory -20 %; time not measured: it would take about 4m (--budget)"
-    )
+    assert row_text(row) == "AMP: peak memory -20 %; time not measured: it would take about 4m (--budget)"
