@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runtime_check.evidence import Evidence
+from runtime_check.experiments.loader import HANDOVER_MS, wait_of_a_batch_ms
 from runtime_check.experiments.memory import growth_per_step
 from runtime_check.machine import Utilisation
 from runtime_check.measures import bytes_text, steps_seen
@@ -127,6 +128,12 @@ def _loader_advice(evidence: Evidence) -> str:
         return "load the data in worker processes"
     loader = max(loaders, key=lambda loader: loader["wait_ns"])
     place = f"{loader['site'][0]}:{loader['site'][1]}"
+    waits = wait_of_a_batch_ms(loader)
+    if not loader["workers"] and waits is not None and waits < HANDOVER_MS:
+        return (
+            f"larger batches, or a whole batch by one index at {place}: a worker takes about as long to hand over "
+            f"a batch as this one takes to make it ({waits:.2f} ms)"
+        )
     if not loader["workers"]:
         return f"num_workers=2 and more at {place} (it is 0)"
     return f"more than num_workers={loader['workers']} at {place}, or less work per item"

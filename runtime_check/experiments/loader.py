@@ -8,6 +8,8 @@ from runtime_check.evidence import Answer, Evidence, Experiment, Verdict, no_ste
 from runtime_check.findings import Finding
 from runtime_check.statistics import median, share, span
 
+HANDOVER_MS = 1.0  # from a worker to the training process, a batch that is ready (0.8 to 1.2 ms where it was measured)
+
 
 def loader_wait(finding: Finding, evidence: Evidence) -> Answer:
     """The wait bounds what a faster loader can save, roughly: moving the work out also speeds up the rest."""
@@ -31,6 +33,14 @@ def loader_wait(finding: Finding, evidence: Evidence) -> Answer:
     if most < delta / 2:
         text = f"the step waits {most:.1%} of its time for data{workers}: nothing to gain"
         return Answer(Verdict.REFUTED, text, "loader_wait_share", seen)
+    handed = wait_of_a_batch_ms(loader) if loader else None
+    if finding.code == "TL303" and least >= delta and handed is not None and handed < HANDOVER_MS:
+        text = (
+            f"the step waits {span(least, most)} of its {timing.median_ms:.1f} ms for data{workers}, but "
+            f"{handed:.2f} ms a batch: a worker takes about {HANDOVER_MS:.0f} ms to hand one over, so only a comparison "
+            "can tell"
+        )
+        return Answer(Verdict.INCONCLUSIVE, text, "loader_wait_share", seen)
     if least >= delta:
         text = f"the step waits {span(least, most)} of its {timing.median_ms:.1f} ms for data{workers}"
         return Answer(Verdict.CONFIRMED, text, "loader_wait_share", seen)
@@ -39,11 +49,17 @@ def loader_wait(finding: Finding, evidence: Evidence) -> Answer:
     return Answer(Verdict.INCONCLUSIVE, text, "loader_wait_share", seen)
 
 
-def _not_for_training(loader: dict[str, Any]) -> Answer:
+def wait_of_a_batch_ms(loader: dict[str, Any]) -> float | None:
+    """Of those after the first of an iterator, which has the start in it."""
     later = loader["batches"] - len(loader["start_ns"])
+    return loader["wait_ns"] / later / 1e6 if later > 0 else None
+
+
+def _not_for_training(loader: dict[str, Any]) -> Answer:
+    waits = wait_of_a_batch_ms(loader)
     text = "the loader of this line is not the one that is trained on"
-    if later > 0:
-        text += f"; it waits {loader['wait_ns'] / later / 1e6:.2f} ms a batch"
+    if waits is not None:
+        text += f"; it waits {waits:.2f} ms a batch"
     return Answer(Verdict.INCONCLUSIVE, f"{text}, and no share of an evaluation was measured", "", {"loader": loader})
 
 

@@ -29,7 +29,7 @@ def evidence(wait: float = 0.0, cuda: bool = False, syncs: float = 0.0, reserved
     }
     loaders = [
         {
-            "site": ["train.py", 7, "main"], "role": "train", "workers": 0, "wait_ns": 1, "batches": 9, "start_ns": [1],
+            "site": ["train.py", 7, "main"], "role": "train", "workers": 0, "wait_ns": int(wait * 80e6), "batches": 9, "start_ns": [1],
             "iterators": 1, "length": 100, "batch_size": 4, "ended_early": 0,
         }
     ]  # fmt: skip
@@ -73,6 +73,22 @@ def test_a_stall_that_only_one_launch_saw_is_no_wait_for_data() -> None:
     assert answer.verdict is Verdict.INCONCLUSIVE
     assert "the launches disagree" in answer.why
     assert loader_wait(found, evidence(wait=0.001)).verdict is Verdict.REFUTED
+
+
+def test_a_wait_shorter_than_the_hand_over_of_a_worker_is_no_reason_for_workers() -> None:
+    """Half of a step of 0.4 ms: a worker would take longer."""
+    seen = evidence(wait=0.4)
+    assert seen.timed is not None
+    loader = seen.timed.results[0]["loaders"][0]
+    found = Finding("TL303", "", "train.py", "train.py", 7, 7, "loader")
+    assert "num_workers=2" in diagnose(seen, None).next_step
+    loader["wait_ns"] = 8 * 200_000  # eight batches after the first
+    answer = loader_wait(found, seen)
+    assert answer.verdict is Verdict.INCONCLUSIVE
+    assert "0.20 ms a batch" in answer.why
+    assert diagnose(seen, None).bound == "input-bound"
+    assert "num_workers" not in diagnose(seen, None).next_step
+    assert "larger batches" in diagnose(seen, None).next_step
 
 
 def test_the_wait_for_a_training_loader_says_nothing_of_another_ones() -> None:

@@ -254,8 +254,15 @@ def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
         (["a.py", "--cmd", "python a.py"], "give a script, or a whole command"),
         (["a.py", "--env", "NOVALUE"], "--env takes NAME=VALUE"),
         (["a.py", "--seed", "x"], "--seed is a number or none"),
+        (["a.py", "--memory-limit", "1GiB"], "--memory-limit belongs to --find-batch-size"),
         (["a.py", "--steps", "0"], "--steps and --warmup are 1 or more"),
         (["a.py", "--findings", "f.json"], "finding 1 has no code"),
+        (["a.py", "--html", "no/x.html"], "--html no/x.html: there is no folder no"),
+        (["a.py", "--output-file", "no/x.txt"], "--output-file no/x.txt: there is no folder no"),
+        (["a.py", "--html", "."], "--html .: this is a folder, name a file in it"),
+        (["a.py", "--output-file", "a.py"], "--output-file a.py: this is a program and would be written over"),
+        (["a.py", "--html", "x", "--output-file", "./x"], "name the same file"),
+        (["a.py", "--baseline", "none.json"], "--baseline none.json: cannot be read: No such file or directory"),
     ],
 )
 def test_what_is_asked_wrongly_is_said_and_exits_2(tmp_path: Path, arguments: list[str], said: str) -> None:
@@ -264,6 +271,14 @@ def test_what_is_asked_wrongly_is_said_and_exits_2(tmp_path: Path, arguments: li
     done = command(*arguments, folder=tmp_path)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_what_only_names_and_is_no_finding_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("print('ran')\n")
+    (tmp_path / "f.json").write_text('[{"filename": "a.py", "code": "TL101", "location": {"row": 1, "column": 1}}]')
+    done = command("a.py", "--findings", "f.json", "--only", "TL101,TL9", folder=tmp_path)
+    assert "verify: --only TL9 is no finding of this script; there are: TL101." in done.stderr
+    assert "--only TL101 is" not in done.stderr
 
 
 def test_it_says_that_it_executes_the_script(tmp_path: Path) -> None:
