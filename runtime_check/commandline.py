@@ -142,6 +142,9 @@ def main(arguments: list[str], program: str = "python -m runtime_check", check: 
         findings = _findings(given.findings, options, None if asks else check)
     except (ValueError, OSError) as error:
         return _usage(str(error))
+    except KeyboardInterrupt:
+        sys.stderr.write("verify: interrupted; nothing was run.\n")
+        return INTERRUPTED
     for word in options.only:  # no error: in CI the finding may be mended by now
         if not asks and not selected(findings, (word,)):
             there = ", ".join(sorted({finding.code for finding in findings})) or "none"

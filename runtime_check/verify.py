@@ -275,6 +275,8 @@ class _Run:
         if self.options.find_batch_size:
             found = self._search(evidence.observed)
             report = replace(report, batch_search=found, outcomes=(*self.outcomes, *self.compared))
+            if found.largest is None and code == EXIT_RAN:  # as a prediction that was not made
+                report = replace(report, exit_code=EXIT_NOTHING_MEASURED)
         return replace(report, diagnosis=diagnosis, out_of_memory=tuple(lines))
 
     def _compared(

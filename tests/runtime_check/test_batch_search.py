@@ -156,3 +156,12 @@ def test_the_largest_batch_is_found_by_running(launch: Launcher) -> None:
     assert json.loads(to_json(report))["batch_size"]["largest"] == made.largest
     refused = replace(made, reason="no limit")
     assert text_of(refused) == ["batch size not searched: no limit"]
+
+
+@pytest.mark.torch
+def test_a_search_that_could_not_be_made_is_no_success(launch: Any) -> None:
+    """A program that asked for a batch size and got none has to see it."""
+    report = verify(launch.options("pictures.py", steps=3, warmup=1, device="cpu", find_batch_size=True))
+    assert report.exit_code == 3
+    assert report.batch_search is not None
+    assert "--memory-limit" in (report.batch_search.reason or "")

@@ -281,6 +281,20 @@ def test_what_only_names_and_is_no_finding_is_said(tmp_path: Path) -> None:
     assert "--only TL101 is" not in done.stderr
 
 
+def test_an_interrupt_during_the_static_check_has_the_exit_code_of_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1 would say that a finding is confirmed."""
+    from runtime_check.commandline import main
+
+    def check(options: Any) -> str:
+        raise KeyboardInterrupt
+
+    (tmp_path / "a.py").write_text("raise SystemExit('was run')\n")
+    assert main([str(tmp_path / "a.py")], check=check) == 130
+    assert capsys.readouterr().err == "verify: interrupted; nothing was run.\n"
+
+
 def test_it_says_that_it_executes_the_script(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("print('ran')\n")
     done = command("a.py", folder=tmp_path)
