@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from runtime_check.against import against, read_report
 from runtime_check.compare.verdicts import FEWEST
@@ -31,9 +31,18 @@ INTERRUPTED = 130
 Check = Callable[[Options], str]
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        hint = ""
+        if message.startswith("unrecognized arguments"):
+            hint = f"; arguments of the script go after `--`: {self.prog} train.py -- --data /data"
+        self.exit(EXIT_USAGE, f"{self.prog}: {message}{hint}\n")
+
+
 def parser(program: str) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    made = _Parser(
         prog=program,
+        allow_abbrev=False,  # `--step` may be an option of the script that was put on the wrong side of `--`
         description="Execute a training script for a few steps, several times, and say what holds it back.",
         epilog="This runs the script's code. Arguments of the script go after `--`.",
     )
@@ -229,6 +238,8 @@ def _problem(options: Options) -> str | None:
     path = options.script_path()
     if options.script is not None and path is not None and not path.is_file():
         return f"there is no script {options.script}"
+    if path is not None and path.suffix == ".ipynb":
+        return f"{options.script} is a notebook, which Python does not run: export it first (jupyter nbconvert --to script)"
     if options.steps < 1 or options.warmup < 1:
         return "--steps and --warmup are 1 or more"
     if options.predict and (options.candidates or options.find_batch_size):

@@ -129,6 +129,11 @@ def _loader_advice(evidence: Evidence) -> str:
     loader = max(loaders, key=lambda loader: loader["wait_ns"])
     place = f"{loader['site'][0]}:{loader['site'][1]}"
     waits = wait_of_a_batch_ms(loader)
+    if loader["workers"] and waits is not None and waits < HANDOVER_MS:
+        return (
+            f"larger batches, or num_workers=0 at {place}: a worker takes about {HANDOVER_MS:.0f} ms to hand over "
+            f"a batch, and this is all of the wait ({waits:.2f} ms)"
+        )
     if not loader["workers"] and waits is not None and waits < HANDOVER_MS:
         return (
             f"larger batches, or a whole batch by one index at {place}: a worker takes about as long to hand over "

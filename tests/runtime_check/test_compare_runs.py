@@ -167,6 +167,17 @@ def test_a_script_that_ends_before_the_comparison_is_told_to_go_on_longer(sessio
     )
 
 
+def test_a_script_that_ends_before_a_round_of_toggles_is_told_to_go_on_longer(session: Any) -> None:
+    made = session("few_steps.py")
+    proposal = Proposal(Change("tf32", "TF32"), Design.TOGGLE, "step_time")
+    toggles = Toggles(made, [proposal], Size(1, 6, 60.0, 2), "wall")
+    toggles.replicate()
+    needed = made.options.warmup + 1 + 16
+    assert toggles.samples()[0].failure == (
+        f"the script ends after 7 steps, and this comparison takes {needed} at least: let it make more epochs"
+    )
+
+
 def test_an_interrupt_ends_both_arms(session: Any) -> None:
     before = set(descendants(os.getpid()))
     made = session("planted.py")

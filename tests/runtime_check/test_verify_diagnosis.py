@@ -12,7 +12,7 @@ from runtime_check import messages
 from runtime_check.card import read_card, side_by_side_fails
 from runtime_check.diagnosis import diagnose
 from runtime_check.evidence import Evidence, Verdict
-from runtime_check.experiments.loader import loader_wait
+from runtime_check.experiments.loader import loader_start, loader_wait
 from runtime_check.findings import Finding
 from runtime_check.launch import Outcome, Pass
 from runtime_check.machine import Utilisation
@@ -89,6 +89,36 @@ def test_a_wait_shorter_than_the_hand_over_of_a_worker_is_no_reason_for_workers(
     assert diagnose(seen, None).bound == "input-bound"
     assert "num_workers" not in diagnose(seen, None).next_step
     assert "larger batches" in diagnose(seen, None).next_step
+
+
+def test_the_hand_over_itself_is_no_reason_for_more_workers() -> None:
+    seen = evidence(wait=0.4)
+    assert seen.timed is not None
+    seen.timed.results[0]["loaders"][0].update(workers=2, wait_ns=8 * 850_000)
+    assert "larger batches, or num_workers=0 at train.py:7" in diagnose(seen, None).next_step
+    seen.timed.results[0]["loaders"][0]["wait_ns"] = 8 * 4_000_000
+    assert "more than num_workers=2" in diagnose(seen, None).next_step
+
+
+@pytest.mark.parametrize(
+    ("micro", "verdict", "said"),
+    [(1, Verdict.REFUTED, "100 batches of 10.0 ms: 1.5%"), (4, Verdict.CONFIRMED, "100 batches of 2.5 ms: 6% of")],
+)
+def test_a_start_is_compared_with_batches_not_with_steps_of_several(micro: int, verdict: Verdict, said: str) -> None:
+    """Under gradient accumulation an epoch of 100 batches is 25 steps."""
+    seen = evidence()
+    assert seen.timed is not None
+    loader = {**seen.timed.results[0]["loaders"][0], "start_ns": [15_000_000] * 2, "iterators": 2}
+    loader.update(batches=13 * micro, length=100)
+    seen.timed.results[0]["loaders"] = [loader]
+    found = Finding("TL305", "", "train.py", "train.py", 7, 7, "loader")
+    answer = loader_start(found, replace(seen, min_effect=0.03))
+    assert said in answer.why
+    assert answer.verdict is verdict
+    loader["role"] = "eval"
+    answer = loader_start(found, replace(seen, min_effect=0.03))
+    assert answer.verdict is Verdict.INCONCLUSIVE
+    assert "not the one that is trained on" in answer.why
 
 
 def test_the_wait_for_a_training_loader_says_nothing_of_another_ones() -> None:

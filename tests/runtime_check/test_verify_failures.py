@@ -257,6 +257,9 @@ def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
         (["a.py", "--memory-limit", "1GiB"], "--memory-limit belongs to --find-batch-size"),
         (["a.py", "--steps", "0"], "--steps and --warmup are 1 or more"),
         (["a.py", "--findings", "f.json"], "finding 1 has no code"),
+        (["a.py", "--data", "/data"], "unrecognized arguments: --data /data; arguments of the script go after `--`"),
+        (["a.py", "--step", "9"], "arguments of the script go after `--`"),
+        (["n.ipynb"], "n.ipynb is a notebook, which Python does not run: export it first"),
         (["a.py", "--html", "no/x.html"], "--html no/x.html: there is no folder no"),
         (["a.py", "--output-file", "no/x.txt"], "--output-file no/x.txt: there is no folder no"),
         (["a.py", "--html", "."], "--html .: this is a folder, name a file in it"),
@@ -267,6 +270,7 @@ def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
 )
 def test_what_is_asked_wrongly_is_said_and_exits_2(tmp_path: Path, arguments: list[str], said: str) -> None:
     (tmp_path / "a.py").write_text("")
+    (tmp_path / "n.ipynb").write_text("{}")
     (tmp_path / "f.json").write_text('[{"filename": "a.py"}]')
     done = command(*arguments, folder=tmp_path)
     assert done.returncode == 2
