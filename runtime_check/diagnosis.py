@@ -17,6 +17,7 @@ from runtime_check.measures import bytes_text, steps_seen
 from runtime_check.statistics import span
 
 INPUT_BOUND = 0.15  # share of the step spent waiting for data from which on data is the bottleneck
+UNCLAIMED = 0.5  # share of the step in no known part from which on it is not called computing: it may only wait
 NEARLY_FULL = 0.9  # of the device's memory
 IDLE_GPU = 0.5
 JITTERY = 1.0  # the middle 80 % of the steps spread by the median step
@@ -104,6 +105,8 @@ def _bottleneck(evidence: Evidence, utilisation: Utilisation | None, ran_out: bo
         if largest == "backward" and late.rank != 0:  # the parts are those of rank 0: it waits for the others there
             because += f", which waits for rank {late.rank}"
         return "compute-bound", because, f"find what rank {late.rank} does before its first backward: all wait for it"
+    if largest == "other" and not evidence.cuda and shares["other"] >= UNCLAIMED:  # on CUDA the host waits there
+        return "unknown", because, _compute_advice(largest, evidence, gpu)
     return "compute-bound", because, _compute_advice(largest, evidence, gpu)
 
 

@@ -135,6 +135,20 @@ def test_otherwise_it_is_compute_and_the_largest_part_is_named() -> None:
     assert "backward takes 40%" in found.because
 
 
+def test_a_step_that_is_mostly_in_no_known_part_is_not_called_computing() -> None:
+    """It may only wait: for a disk, a service, `time.sleep`."""
+    seen = evidence()
+    assert diagnose(seen, None).bound == "compute-bound"  # 30 % in no known part
+    assert seen.broken_down is not None
+    for sums in seen.broken_down.results[0]["sums"].values():
+        sums.update(forward_ns=1e6, backward_ns=1e6, optimizer_ns=1e6)
+    found = diagnose(seen, None)
+    assert found.bound == "unknown"
+    assert "other takes 70%" in found.because
+    assert "look at what the loop does between them" in found.next_step
+    assert diagnose(replace(seen, cuda=True), None).bound == "compute-bound"  # there the host waits for the device
+
+
 def test_an_optimizer_with_a_closure_is_not_told_to_become_a_fused_one() -> None:
     seen = evidence()
     assert seen.timed is not None
