@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from runtime_check.against import against, read_report
 from runtime_check.compare.verdicts import FEWEST
@@ -30,9 +31,18 @@ INTERRUPTED = 130
 Check = Callable[[Options], str]
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        hint = ""
+        if message.startswith("unrecognized arguments"):
+            hint = f"; arguments of the script go after `--`: {self.prog} train.py -- --data /data"
+        self.exit(EXIT_USAGE, f"{self.prog}: {message}{hint}\n")
+
+
 def parser(program: str) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+    made = _Parser(
         prog=program,
+        allow_abbrev=False,  # `--step` may be an option of the script that was put on the wrong side of `--`
         description="Execute a training script for a few steps, several times, and say what holds it back.",
         epilog="This runs the script's code. Arguments of the script go after `--`.",
     )
@@ -141,6 +151,13 @@ def main(arguments: list[str], program: str = "python -m runtime_check", check: 
         findings = _findings(given.findings, options, None if asks else check)
     except (ValueError, OSError) as error:
         return _usage(str(error))
+    except KeyboardInterrupt:
+        sys.stderr.write("verify: interrupted; nothing was run.\n")
+        return INTERRUPTED
+    for word in options.only:  # no error: in CI the finding may be mended by now
+        if not asks and not selected(findings, (word,)):
+            there = ", ".join(sorted({finding.code for finding in findings})) or "none"
+            sys.stderr.write(f"verify: --only {word} is no finding of this script; there are: {there}.\n")
     return run(options, findings, wanted)
 
 
@@ -177,6 +194,7 @@ def _wanted(given: argparse.Namespace) -> Wanted:
         require_jinja()
     if given.fail_on and "regression" in given.fail_on and given.baseline is None:
         raise ValueError("--fail-on regression needs --baseline, a report to compare with")
+    _require_places(given)
     baseline = None
     if given.baseline is not None:
         baseline = _stored(given.baseline, "--baseline")
@@ -190,9 +208,28 @@ def _wanted(given: argparse.Namespace) -> Wanted:
     )
 
 
+def _require_places(given: argparse.Namespace) -> None:
+    """A report that cannot be written is said before minutes are spent on it; source text is never written over."""
+    places = [(option, path) for option, path in (("--html", given.html), ("--output-file", given.output_file)) if path]
+    for option, path in places:
+        place = Path(path)
+        if place.is_dir():
+            raise ValueError(f"{option} {path}: this is a folder, name a file in it")
+        if not place.parent.is_dir():
+            raise ValueError(f"{option} {path}: there is no folder {place.parent}")
+        if not os.access(place if place.exists() else place.parent, os.W_OK):
+            raise ValueError(f"{option} {path}: no permission to write there")
+        if place.exists() and place.suffix in (".py", ".pyw", ".ipynb"):
+            raise ValueError(f"{option} {path}: this is a program and would be written over; name another file")
+    if len({os.path.realpath(path) for _, path in places}) < len(places):
+        raise ValueError("--html and --output-file name the same file: one report would be written over the other")
+
+
 def _stored(path: str, option: str) -> dict[str, Any]:
     try:
         return read_report(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{option} {path}: cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         raise ValueError(f"{option} {path}: {error}") from error
 
@@ -201,12 +238,16 @@ def _problem(options: Options) -> str | None:
     path = options.script_path()
     if options.script is not None and path is not None and not path.is_file():
         return f"there is no script {options.script}"
+    if path is not None and path.suffix == ".ipynb":
+        return f"{options.script} is a notebook, which Python does not run: export it first (jupyter nbconvert --to script)"
     if options.steps < 1 or options.warmup < 1:
         return "--steps and --warmup are 1 or more"
     if options.predict and (options.candidates or options.find_batch_size):
         return "--predict runs nothing for real: ask for it alone"
     if options.gpu is not None and not options.predict:
         return "--gpu belongs to --predict"
+    if options.memory_limit is not None and not options.find_batch_size:
+        return "--memory-limit belongs to --find-batch-size"
     if not 0 <= options.headroom < 1:
         return "--headroom is a share such as 0.1"
     return None
@@ -242,7 +283,7 @@ def _options(given: argparse.Namespace, scripts: list[str]) -> Options:
         writes=given.writes,
         offline=given.offline,
         environment=tuple(pairs),
-        only=tuple(given.only),
+        only=tuple(word for words in given.only for word in words.split(",") if word),
         min_effect=given.min_effect,
         repeat=_repeat(given),
         budget_s=budget_s,

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runtime_check.evidence import Evidence
+from runtime_check.experiments.loader import HANDOVER_MS, wait_of_a_batch_ms
 from runtime_check.experiments.memory import growth_per_step
 from runtime_check.machine import Utilisation
 from runtime_check.measures import bytes_text, steps_seen
 from runtime_check.statistics import span
 
 INPUT_BOUND = 0.15  # share of the step spent waiting for data from which on data is the bottleneck
+UNCLAIMED = 0.5  # share of the step in no known part from which on it is not called computing: it may only wait
 NEARLY_FULL = 0.9  # of the device's memory
 IDLE_GPU = 0.5
 JITTERY = 1.0  # the middle 80 % of the steps spread by the median step
@@ -72,7 +74,11 @@ def _bottleneck(evidence: Evidence, utilisation: Utilisation | None, ran_out: bo
         return "memory-bound", "the run ran out of memory", "free memory first: see what held it"
     timing, waits = evidence.timing, evidence.wait_shares
     if timing is None or waits is None:
-        return "unknown", "no step was timed", "make the script reach a few steps"
+        return (
+            "unknown",
+            "no step was timed",
+            "make the script reach some five steps: more data, more epochs, more time",
+        )
     full = _device_memory(evidence)
     if full is not None and full >= NEARLY_FULL:
         because = f"the peak takes {full:.0%} of the device's memory"
@@ -99,6 +105,8 @@ def _bottleneck(evidence: Evidence, utilisation: Utilisation | None, ran_out: bo
         if largest == "backward" and late.rank != 0:  # the parts are those of rank 0: it waits for the others there
             because += f", which waits for rank {late.rank}"
         return "compute-bound", because, f"find what rank {late.rank} does before its first backward: all wait for it"
+    if largest == "other" and not evidence.cuda and shares["other"] >= UNCLAIMED:  # on CUDA the host waits there
+        return "unknown", because, _compute_advice(largest, evidence, gpu)
     return "compute-bound", because, _compute_advice(largest, evidence, gpu)
 
 
@@ -123,6 +131,17 @@ def _loader_advice(evidence: Evidence) -> str:
         return "load the data in worker processes"
     loader = max(loaders, key=lambda loader: loader["wait_ns"])
     place = f"{loader['site'][0]}:{loader['site'][1]}"
+    waits = wait_of_a_batch_ms(loader)
+    if loader["workers"] and waits is not None and waits < HANDOVER_MS:
+        return (
+            f"larger batches, or num_workers=0 at {place}: a worker takes about {HANDOVER_MS:.0f} ms to hand over "
+            f"a batch, and this is all of the wait ({waits:.2f} ms)"
+        )
+    if not loader["workers"] and waits is not None and waits < HANDOVER_MS:
+        return (
+            f"larger batches, or a whole batch by one index at {place}: a worker takes about as long to hand over "
+            f"a batch as this one takes to make it ({waits:.2f} ms)"
+        )
     if not loader["workers"]:
         return f"num_workers=2 and more at {place} (it is 0)"
     return f"more than num_workers={loader['workers']} at {place}, or less work per item"
@@ -132,10 +151,19 @@ def _compute_advice(largest: str, evidence: Evidence, gpu: float | None) -> str:
     if evidence.cuda and gpu is not None and gpu < IDLE_GPU:
         return f"the GPU is busy {gpu:.0%} of the time: a larger batch, torch.compile, or a fused optimizer"
     if largest == "other":
-        return "most of the step is outside forward, backward and optimizer: look at what the loop does between them"
+        return "the largest part is outside forward, backward and optimizer: look at what the loop does between them"
+    if largest == "optimizer" and _calls_closure(evidence):
+        return "fewer iterations in each step of the optimizer (max_iter), or one that takes a single backward a step"
     if largest == "optimizer":
         return "a fused or foreach optimizer, or fewer, larger parameters"
     return "autocast and torch.compile on a GPU; a larger batch where memory allows"
+
+
+def _calls_closure(evidence: Evidence) -> bool:
+    """LBFGS has neither a fused nor a foreach form: a step of it is a search with a closure."""
+    result = evidence.first(evidence.timed) or {}
+    anchor = result.get("anchor")
+    return anchor is not None and result["optimizers"][anchor]["type"] == "LBFGS"
 
 
 def _syncs_per_step(evidence: Evidence) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from runtime_check.card import shared_card
@@ -11,6 +12,9 @@ from runtime_check.measures import bytes_text, cores_text, steps_done
 from runtime_check.options import Options, ignoring_flag
 
 LAST_LINES = 12
+FEWEST_STEPS = 5  # of a script that can be timed: two choose the clock, one is the warm-up, two boundaries make a step
+
+_OWN = str(Path(__file__).resolve().parent)
 
 #: What torch says when a script asks for a GPU that is not there.
 _CUDA_MISSING = re.compile(
@@ -43,7 +47,23 @@ SEVERAL_NODES = (
 
 
 def last_lines(log: str, count: int = LAST_LINES) -> str:
-    return "\n".join("    " + line for line in log.rstrip().splitlines()[-count:])
+    return "\n".join("    " + line for line in _without_own_frames(log.rstrip().splitlines())[-count:])
+
+
+def _without_own_frames(lines: list[str]) -> list[str]:
+    """Of a traceback: what stands between the script and torch only while it is watched is none of its mistakes."""
+    kept: list[str] = []
+    own = False
+    for line in lines:
+        frame = line.lstrip()
+        depth = len(line) - len(frame)
+        if frame.startswith('File "'):
+            own = frame.startswith(f'File "{_OWN}')
+        elif depth < 4:  # the text of a frame's line is indented by more than the frame
+            own = False
+        if not own:
+            kept.append(line)
+    return kept
 
 
 def needs_cuda(outcome: Outcome) -> bool:
@@ -74,7 +94,7 @@ def ended_before_a_step(options: Options, outcome: Outcome) -> str:
         text = f"{name} was ended before its first training step."
     if outcome.log_tail.strip():
         text += f" Its last lines:\n{last_lines(outcome.log_tail)}"
-        text += _first_error(outcome, text)
+        text += _first_error(options, outcome, text)
     if outcome.exit_code == 2 and "usage:" in outcome.log_tail:
         text += "\n  If it needs arguments, put them after `--`."
     elif "No module named 'torch'" in outcome.log_tail and options.command is None:
@@ -84,13 +104,30 @@ def ended_before_a_step(options: Options, outcome: Outcome) -> str:
     return text
 
 
-def _first_error(outcome: Outcome, said: str) -> str:
-    """Of a rank: a launcher's own report fills the last lines and does not hold it."""
-    for error in outcome.errors:
-        first = (str(error["message"]).splitlines() or [""])[0]
-        if error["type"] != "ChildFailedError" and first not in said:
-            return f"\n  An error before that: {error['type']}: {first[:200]} ({error['site'][0]}:{error['site'][1]})"
+def _first_error(options: Options, outcome: Outcome, said: str) -> str:
+    """Of a rank: a launcher's own report fills the last lines and does not hold it. Else where in the script it was."""
+    errors = [error for error in outcome.errors if error["type"] != "ChildFailedError"]
+    for error in errors:
+        if _first_line(error) not in said:
+            return f"\n  An error before that: {_error_text(options, error)}"
+    for error in errors[:1]:  # torch's own frames may fill the last lines
+        if f'"{error["site"][0]}", line {error["site"][1]}' not in said:
+            return f"\n  The line of the script is {_place(options, error)}."
     return ""
+
+
+def _first_line(error: dict[str, Any]) -> str:
+    return (str(error["message"]).splitlines() or [""])[0]
+
+
+def _error_text(options: Options, error: dict[str, Any]) -> str:
+    said = f"{error['type']}: {_first_line(error)[:200]}".removesuffix(": ")
+    return f"{said} ({_place(options, error)})"
+
+
+def _place(options: Options, error: dict[str, Any]) -> str:
+    file = str(error["site"][0]).removeprefix(f"{options.cwd.absolute()}/")
+    return f"{file}:{error['site'][1]}"
 
 
 def _refused(outcome: Outcome) -> str:
@@ -151,8 +188,31 @@ def fewer_steps(options: Options, outcome: Outcome) -> str | None:
     asked = options.warmup + options.steps
     if result["why"] == "steps" or steps_done(result) >= asked:
         return None
-    who = "the script ended" if result["why"] == "script_ended" else "the deadline came"
-    return f"{who} after {steps_done(result)} of {asked} steps; what was counted rests on few steps."
+    made = f"after {steps_done(result)} of {asked} steps"
+    if result["why"] != "script_ended":
+        made = f"the deadline came {made}"
+    else:
+        made = _ended(options, outcome, made)
+    return f"{made}; what was counted rests on few steps."
+
+
+def too_few_steps(options: Options, outcome: Outcome) -> str:
+    """The script ended before a single step could be measured."""
+    result = outcome.results[0]
+    if result["why"] != "script_ended":
+        return fewer_steps(options, outcome) or "the script made no whole step."
+    made = _ended(options, outcome, f"after {steps_done(result)} of {options.warmup + options.steps} steps")
+    return f"{made}; a measurement takes at least {FEWEST_STEPS}: give it more data, a smaller batch or more epochs."
+
+
+def _ended(options: Options, outcome: Outcome, made: str) -> str:
+    errors = [error for error in outcome.errors if error["type"] != "ChildFailedError"]
+    if errors:
+        return f"the script failed {made}: {_error_text(options, errors[0])}"
+    if outcome.exit_code is not None and outcome.exit_code < 0:
+        return f"the script was ended by signal {-outcome.exit_code} {made}"
+    code = f" with code {outcome.exit_code}" if outcome.exit_code else ""
+    return f"the script ended{code} {made}"
 
 
 def missing_ranks(outcome: Outcome) -> str | None:

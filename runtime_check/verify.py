@@ -257,7 +257,7 @@ class _Run:
             lines = messages.out_of_memory(ran_out, evidence.cuda)
             diagnosis = diagnose(evidence, self.utilisation, ran_out_of_memory=True)
             return replace(report, failure=lines[0], out_of_memory=tuple(lines), diagnosis=diagnosis)
-        return replace(report, failure=text)
+        return replace(report, failure=text, warnings=tuple(self._warnings(failed=True)))
 
     def _memory_of_failure(self, outcome: Outcome) -> Outcome:
         """Run out of memory once more under the memory pass, which knows what holds it."""
@@ -279,6 +279,8 @@ class _Run:
         if self.options.find_batch_size:
             found = self._search(evidence.observed)
             report = replace(report, batch_search=found, outcomes=(*self.outcomes, *self.compared))
+            if found.largest is None and code == EXIT_RAN:  # as a prediction that was not made
+                report = replace(report, exit_code=EXIT_NOTHING_MEASURED)
         return replace(report, diagnosis=diagnosis, out_of_memory=tuple(lines))
 
     def _compared(
@@ -333,10 +335,12 @@ class _Run:
             made_at=self.made_at,
         )
 
-    def _warnings(self) -> list[str]:
+    def _warnings(self, failed: bool = False) -> list[str]:
         found: list[str | None] = [self.short]
         for outcome in self.outcomes:
-            found += [messages.missing_ranks(outcome), messages.fewer_steps(self.options, outcome)]
+            found.append(messages.missing_ranks(outcome))
+            if not failed:  # else it is the failure
+                found.append(messages.fewer_steps(self.options, outcome))
             found += [messages.every_step_skipped(result) for result in outcome.results[:1]]
             if (
                 outcome.run.name in ("observe", "memory", "breakdown", "timing")
@@ -353,9 +357,10 @@ class _Run:
         if self.options.several_nodes:
             found.append(messages.SEVERAL_NODES)
         timed = self.by_name.get("timing")
-        threads = timed.results[0]["threads"] if timed is not None else self.options.threads
         try:
-            found.append(messages.busy_machine(os.getloadavg()[0], machine.usable_cpus(), threads))
+            load = os.getloadavg()[0] if timed is not None else 0.0
+            threads = timed.results[0]["threads"] if timed is not None else None
+            found.append(messages.busy_machine(load, machine.usable_cpus(), threads))
         except (OSError, AttributeError):
             pass
         return list(dict.fromkeys(text for text in found if text))
@@ -379,8 +384,7 @@ def _failure(options: Options, outcome: Outcome) -> tuple[int, str]:
     if outcome.fault:
         return EXIT_USAGE, messages.ended_before_a_step(options, outcome)
     if outcome.results:  # hooks fired, but the clock never came to a boundary
-        made = messages.fewer_steps(options, outcome)
-        return EXIT_NOTHING_MEASURED, made or "the script made no whole step."
+        return EXIT_NOTHING_MEASURED, messages.too_few_steps(options, outcome)
     if outcome.why == "deadline":
         if not outcome.torches and not outcome.waiting_for_input and not outcome.hellos:
             return EXIT_NOTHING_MEASURED, messages.hooks_not_seen(options, outcome)

@@ -24,6 +24,7 @@ from runtime_check.compare.sizes import Size
 from runtime_check.compare.toggle import WITHOUT_END, samples_of, why_no_effect
 from runtime_check.keeper import descendants
 from runtime_check.launch import Outcome, Pass, Session
+from runtime_check.measures import steps_done
 from runtime_check.statistics import median
 
 _POLL_S = 0.2
@@ -231,6 +232,8 @@ class _Arm:
     def _why(self) -> str:
         which = "with the change" if self.name == "B" else "as it is"
         self._thread.join(timeout=10)
+        if self.outcome is not None and self.outcome.exit_code == 0:
+            return _too_short(self.outcome, self.session.options.warmup, self._size)
         last = self.outcome.log_tail.rstrip().splitlines()[-1:] if self.outcome is not None else []
         said = f" ({last[0].strip()[:160]})" if last else ""
         return f"the script {which} ended before the comparison was over{said}"
@@ -250,6 +253,13 @@ class _Arm:
                 os.kill(pid, number)
             except (ProcessLookupError, PermissionError):
                 pass
+
+
+def _too_short(outcome: Outcome, warmup: int, size: Size) -> str:
+    """Nothing failed: the script came to its end before the last turn."""
+    needed = warmup + 1 + (1 + 2 * FEWEST_ROUNDS) * size.block  # the first block settles; then two of each round
+    made = max((steps_done(result) for result in outcome.results), default=0)
+    return f"the script ends after {made} steps, and this comparison takes {needed} at least: let it make more epochs"
 
 
 class _Lines:

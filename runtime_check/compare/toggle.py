@@ -8,6 +8,7 @@ from runtime_check.compare.records import Change, Design, Proposal, Samples
 from runtime_check.compare.replicates import Replicate, replicate, toggle_rounds
 from runtime_check.compare.sizes import Size
 from runtime_check.launch import Outcome, Pass, Session
+from runtime_check.measures import steps_done
 from runtime_check.statistics import median
 
 NULL = Proposal(Change("nothing", "nothing"), Design.TOGGLE, "step_time", gain=0.0)
@@ -85,9 +86,23 @@ class Toggles:
                 one = replicate(toggle_rounds(result, slot), self.clock)
                 if one is not None:
                     found.append(one)
+        if not found and slot not in self._failing and self._whole:
+            failure = self._ended_early() or failure
         if not any(outcome.stepped for outcome in self._whole) and self._whole:
             failure = "the script made no step with the change in place"
         return samples_of(proposal, found, self.clock, median(self._seconds), failure if slot else None)
+
+    def _ended_early(self) -> str | None:
+        """Of a script that came to its end before one round of each change: neither the change nor the budget is why."""
+        results = [result for outcome in self._whole for result in outcome.results[:1]]
+        if not results or any(result["why"] != "script_ended" for result in results):
+            return None
+        blocks = 4 * (len(self.proposals) + 1) * 2  # of all slots: a turn that does not count, and one that does
+        needed = self.session.options.warmup + 1 + blocks * self.size.block
+        made = max(steps_done(result) for result in results)
+        return (
+            f"the script ends after {made} steps, and this comparison takes {needed} at least: let it make more epochs"
+        )
 
 
 def failing_slot(outcome: Outcome) -> int | None:

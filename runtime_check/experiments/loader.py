@@ -6,7 +6,10 @@ from typing import Any
 
 from runtime_check.evidence import Answer, Evidence, Experiment, Verdict, no_steps
 from runtime_check.findings import Finding
+from runtime_check.measures import steps_done
 from runtime_check.statistics import median, share, span
+
+HANDOVER_MS = 1.0  # from a worker to the training process, a batch that is ready (0.8 to 1.2 ms where it was measured)
 
 
 def loader_wait(finding: Finding, evidence: Evidence) -> Answer:
@@ -31,6 +34,14 @@ def loader_wait(finding: Finding, evidence: Evidence) -> Answer:
     if most < delta / 2:
         text = f"the step waits {most:.1%} of its time for data{workers}: nothing to gain"
         return Answer(Verdict.REFUTED, text, "loader_wait_share", seen)
+    handed = wait_of_a_batch_ms(loader) if loader else None
+    if finding.code == "TL303" and least >= delta and handed is not None and handed < HANDOVER_MS:
+        text = (
+            f"the step waits {span(least, most)} of its {timing.median_ms:.1f} ms for data{workers}, but "
+            f"{handed:.2f} ms a batch: a worker takes about {HANDOVER_MS:.0f} ms to hand one over, so only a comparison "
+            "can tell"
+        )
+        return Answer(Verdict.INCONCLUSIVE, text, "loader_wait_share", seen)
     if least >= delta:
         text = f"the step waits {span(least, most)} of its {timing.median_ms:.1f} ms for data{workers}"
         return Answer(Verdict.CONFIRMED, text, "loader_wait_share", seen)
@@ -39,11 +50,17 @@ def loader_wait(finding: Finding, evidence: Evidence) -> Answer:
     return Answer(Verdict.INCONCLUSIVE, text, "loader_wait_share", seen)
 
 
-def _not_for_training(loader: dict[str, Any]) -> Answer:
+def wait_of_a_batch_ms(loader: dict[str, Any]) -> float | None:
+    """Of those after the first of an iterator, which has the start in it."""
     later = loader["batches"] - len(loader["start_ns"])
+    return loader["wait_ns"] / later / 1e6 if later > 0 else None
+
+
+def _not_for_training(loader: dict[str, Any]) -> Answer:
+    waits = wait_of_a_batch_ms(loader)
     text = "the loader of this line is not the one that is trained on"
-    if later > 0:
-        text += f"; it waits {loader['wait_ns'] / later / 1e6:.2f} ms a batch"
+    if waits is not None:
+        text += f"; it waits {waits:.2f} ms a batch"
     return Answer(Verdict.INCONCLUSIVE, f"{text}, and no share of an evaluation was measured", "", {"loader": loader})
 
 
@@ -56,8 +73,17 @@ def loader_start(finding: Finding, evidence: Evidence) -> Answer:
     if loader is None:
         return Answer(Verdict.INCONCLUSIVE, "no loader that was made on this line was iterated", "loader_start_share")
     cost_ms = median(starts[1:] or starts) / 1e6
+    if loader["role"] != "train":
+        text = (
+            f"each new iterator costs {cost_ms:.0f} ms before its first batch; it is not the one that is trained on, "
+        )
+        text += "and how much lies between two evaluations was not measured"
+        return Answer(
+            Verdict.INCONCLUSIVE, text, "", {"start_ms": cost_ms, "starts_seen": len(starts), "loader": loader}
+        )
     batches = _batches_per_turn(loader)
-    epoch_ms = batches * timing.median_ms
+    batch_ms = timing.median_ms / _batches_per_step(loader, evidence)
+    epoch_ms = batches * batch_ms
     part = share(cost_ms, epoch_ms + cost_ms)
     seen = {
         "start_ms": cost_ms,
@@ -66,7 +92,7 @@ def loader_start(finding: Finding, evidence: Evidence) -> Answer:
         "starts_seen": len(starts),
         "loader": loader,
     }
-    turn = f"{batches:.0f} batches of {timing.median_ms:.1f} ms"
+    turn = f"{batches:.0f} batches of {batch_ms:.1f} ms"
     text = f"each new iterator costs {cost_ms:.0f} ms before its first batch, for {turn}"
     if len(starts) < 2:
         return Answer(Verdict.INCONCLUSIVE, text + "; only one start was seen", "loader_start_share", seen)
@@ -107,6 +133,13 @@ def _starts(finding: Finding, evidence: Evidence) -> tuple[list[float], dict[str
         loaders = [loader for loader in (result or {}).get("loaders", ()) if loader["role"] == "train"][:1]
     starts = [float(start) for loader in loaders for start in loader["start_ns"]]
     return starts, (loaders[0] if loaders else None)
+
+
+def _batches_per_step(loader: dict[str, Any], evidence: Evidence) -> int:
+    """More than one under gradient accumulation."""
+    result = evidence.first(evidence.timed)
+    steps = steps_done(result) if result is not None else 0
+    return max(1, round(share(float(loader["batches"]), float(steps))))
 
 
 def _batches_per_turn(loader: dict[str, Any]) -> float:

@@ -20,6 +20,7 @@ class _Marks:
     forward_since = 0
     armed: Any = None
     nested_ns = 0  # forward and backward time inside an optimizer's closure
+    closure_counted = False  # a closure runs on the same batch again and again: its samples count once a step
     in_optimizer_since = 0
 
 
@@ -49,6 +50,10 @@ def _arm(torch: Any) -> None:
             armed.remove()
         if probe.STATE.active:
             MARKS.forward_since = now()
+            if MARKS.in_optimizer_since:
+                if MARKS.closure_counted:
+                    return
+                MARKS.closure_counted = True
             samples, tokens = batch_size(args, torch.Tensor)
             CLOCK.add("forward_samples", samples)
             CLOCK.add("forward_tokens", tokens)
@@ -106,6 +111,7 @@ def _time_optimizer(torch: Any) -> None:
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         _forward_ends()
         MARKS.nested_ns = 0
+        MARKS.closure_counted = False
         MARKS.in_optimizer_since = now()
 
     outside = getattr(torch, "_disable_dynamo", lambda function: function)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from runtime_check.compare.answers import noise_line
 from runtime_check.diagnosis import Diagnosis, Hotspot, phase_name
@@ -101,16 +102,22 @@ def speed(report: Report) -> list[str]:
     if measured.samples_per_s:
         batch = f", batch size {measured.batch_size:.0f}" if measured.batch_size else ""
         tokens = f", {measured.tokens_per_s:,.0f} tokens/s" if measured.tokens_per_s else ""
-        of = " on rank 0" if len(report.evidence.ranks(report.evidence.timed)) > 1 else ""
+        ranks = report.evidence.ranks(report.evidence.timed)
+        of = f" on {process_name(ranks[0], 0)}" if len(ranks) > 1 else ""
         lines.append(f"throughput {measured.samples_per_s:,.1f} samples/s{tokens}{batch}{of}")
     excluded = ", ".join(f"{count} with {why.replace('_', ' ')}" for why, count in sorted(measured.excluded.items()))
     if excluded:
         lines.append(f"left out of the step time: {excluded}")
-    for result in report.evidence.ranks(report.evidence.timed)[1:]:
+    for number, result in enumerate(report.evidence.ranks(report.evidence.timed)[1:], 1):
         other = timing(result)
         if other is not None:
-            lines.append(f"rank {result['rank']}: step {other.median_ms:.2f} ms")
+            lines.append(f"{process_name(result, number)}: step {other.median_ms:.2f} ms")
     return lines
+
+
+def process_name(result: dict[str, Any], number: int) -> str:
+    """Processes that train side by side and know nothing of each other are all of rank 0."""
+    return f"rank {result['rank']}" if result["world"] > 1 else f"process {number + 1}"
 
 
 def breakdown(diagnosis: Diagnosis) -> list[tuple[str, float]]:

@@ -23,6 +23,10 @@ class SideEffects:
         return bool(self.moved or self.redirected or self.kept or self.refused or self.elsewhere or self.commands)
 
 
+#: Written to, or another file took its place (`os.replace`).
+_WORKED_ON_A_COPY = {("shadow", ""), ("hide", "overwrite")}
+
+
 def gather(outcomes: tuple[Outcome, ...]) -> SideEffects:
     lines = [line for outcome in outcomes for line in outcome.journal]
     moved: dict[str, int] = {}
@@ -37,7 +41,7 @@ def gather(outcomes: tuple[Outcome, ...]) -> SideEffects:
                 saves[save["path"], save["site"][1]] = save
     return SideEffects(
         moved=tuple(sorted(moved.items())),
-        redirected=tuple(sorted({path for what, path, _ in lines if what == "shadow"})),
+        redirected=tuple(sorted({path for what, path, detail in lines if (what, detail) in _WORKED_ON_A_COPY})),
         kept=tuple(
             sorted({(path, detail) for what, path, detail in lines if what == "hide" and detail != "overwrite"})
         ),

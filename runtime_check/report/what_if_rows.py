@@ -91,7 +91,9 @@ def search(report: dict[str, Any]) -> dict[str, Any] | None:
     if made["reason"] is not None:
         answer = f"Not searched: {made['reason']}"
     elif made["largest"] is not None:
-        answer = f"The largest batch that fits: {made['largest']} (it is {made['now']} now)"
+        next_one = [trial for trial in made["trials"] if trial["size"] == made["smallest_that_does_not_fit"]]
+        what = "fits" if all(trial.get("memory", True) for trial in next_one) else "ran"
+        answer = f"The largest batch that {what}: {made['largest']} (it is {made['now']} now)"
     kept = f"{made['headroom']:.0%} of the limit{limit} kept free; peaks {kind}"
     trials = sorted(made["trials"], key=lambda trial: trial["size"])
     return {"answer": answer, "kept": kept, "ended": made["ended"], "trials": trials, "edits": made["edits"]}

@@ -9,7 +9,7 @@ from typing import Any
 from runtime_check import machine
 from runtime_check.compare.records import Change
 from runtime_check.launch import Outcome, Pass, Session
-from runtime_check.measures import bytes_text
+from runtime_check.measures import bytes_text, steps_done
 from runtime_check.what_if import edits
 from runtime_check.what_if.records import Edit
 
@@ -31,6 +31,7 @@ class Trial:
     peak: int
     why: str = ""
     short: bool = False  # the data set gave no larger batches than that, though they were asked for
+    memory: bool = True  # where it does not fit: memory is why. Else the script fails, or makes too few steps
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ class BatchSearch:
     ended: str | None = None  # why the search stopped before both ends met
     reason: str | None = None  # not run, because ...
     edits: tuple[Edit, ...] = ()
+
+    @property
+    def by_memory(self) -> bool:
+        """What lies above the largest is too much for memory, as far as was seen."""
+        return all(trial.memory for trial in self.trials if trial.size == self.smallest)
 
     @property
     def peak(self) -> int | None:
@@ -175,12 +181,23 @@ def trial_of(size: int, outcome: Outcome) -> Trial:
     if out is not None:
         return Trial(size, False, peak, f"out of memory at {out['site'][0]}:{out['site'][1]}")
     if not outcome.results or len(outcome.results[0]["boundaries_ns"]) < WARMUP + 1:
-        last = outcome.log_tail.rstrip().splitlines()[-1:]
-        return Trial(size, False, peak, f"the script made no step ({' '.join(last).strip()[:160]})")
+        return Trial(size, False, peak, _no_trial(outcome), memory=False)
     made = max((loader["largest_batch"] for loader in _trained(outcome)), default=0) or size
     if made < size:  # what it did give has fitted
         return Trial(made, True, peak, f"batches of {size} were asked for", short=True)
     return Trial(size, True, peak)
+
+
+def _no_trial(outcome: Outcome) -> str:
+    """Why there is no measurement, though memory did not run out."""
+    for error in outcome.errors:
+        first = (str(error["message"]).splitlines() or [""])[0]
+        return f"the script fails: {error['type']}: {first[:160]}"
+    if outcome.exit_code == 0:
+        made = max((steps_done(result) for result in outcome.results), default=0)
+        return f"the script ends after {made} of {WARMUP + STEPS} steps: its data gives too few such batches"
+    last = outcome.log_tail.rstrip().splitlines()[-1:]
+    return f"the script made no step ({' '.join(last).strip()[:160]})"
 
 
 def _trained(outcome: Outcome) -> list[dict[str, Any]]:
@@ -211,16 +228,21 @@ def text_of(made: BatchSearch) -> list[str]:
     if made.largest is None:
         tried = ", ".join(str(trial.size) for trial in made.trials)
         why = next((trial.why for trial in reversed(made.trials) if trial.why), "")
+        if made.trials and not made.trials[-1].memory:
+            return [f"no batch size could be run (tried {tried}; {why})"]
         return [f"no batch size fits{limit} with {made.headroom:.0%} headroom (tried {tried}; {why})"]
     peak = bytes_text(made.peak or 0)
-    now = f"largest batch that fits: {made.largest} (it is {made.start} now)"
+    now = f"largest batch that {'fits' if made.by_memory else 'ran'}: {made.largest} (it is {made.start} now)"
     lines = [f"{now}: peak {peak} {what}{limit}, {made.headroom:.0%} headroom kept"]
     if made.smallest is not None:
         failed = next(trial for trial in made.trials if trial.size == made.smallest)
-        lines.append(f"{made.smallest} does not: {failed.why}")
+        what = f"{made.smallest} does not" if failed.memory else f"with {made.smallest} it is not memory that ends it"
+        lines.append(f"{what}: {failed.why}")
     if made.ended is not None:
         lines.append(f"the search ended there: {made.ended}")
-    tried = ", ".join(f"{t.size}: {bytes_text(t.peak)}{'' if t.fits else ' (no)'}" for t in made.trials)
+    told = [f"{t.size}: {bytes_text(t.peak)}{'' if t.fits else ' (no)'}" for t in made.trials if t.fits or t.memory]
+    told += [f"{t.size} (not run)" for t in made.trials if not t.fits and not t.memory]
+    tried = ", ".join(told)
     lines.append(f"tried {tried}")
     return lines
 

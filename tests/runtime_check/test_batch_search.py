@@ -12,6 +12,7 @@ from verify_runs import Launcher
 
 from runtime_check import machine
 from runtime_check.launch import Outcome, Pass, Session
+from runtime_check.report import what_if_rows
 from runtime_check.report.as_json import to_json
 from runtime_check.report.content import searched
 from runtime_check.verify import verify
@@ -22,6 +23,7 @@ from runtime_check.what_if.batch_size import (
     find,
     search,
     text_of,
+    to_object,
     trial_of,
     trial_pass,
 )
@@ -97,9 +99,37 @@ def test_what_a_launch_says() -> None:
     assert (over.fits, over.peak, over.short) == (False, 950, False)
     error = {"out_of_memory": True, "site": ["train.py", 7, "main"]}
     assert "train.py:7" in trial_of(16, outcome(result(), errors=[error])).why
-    assert "last words" in trial_of(16, outcome()).why
+    failed = replace(outcome(), exit_code=1)
+    assert "last words" in trial_of(16, failed).why
+    assert not trial_of(16, failed).memory
     small = trial_of(32, outcome(result()))
     assert (small.size, small.fits, small.short) == (16, True, True)
+
+
+def test_what_ends_a_search_is_memory_only_where_it_was_memory() -> None:
+    """`drop_last` leaves no batch, or the script has the size written out: no word of "does not fit" then."""
+    few = {**result(), "boundaries_ns": [1], "anchor": 0, "optimizers": [{"steps": 1}]}
+    ends = trial_of(328, outcome(few))
+    assert (ends.fits, ends.memory) == (False, False)
+    assert ends.why == "the script ends after 1 of 3 steps: its data gives too few such batches"
+    error = {"out_of_memory": False, "type": "RuntimeError", "message": "size (9)\nmore", "site": ["train.py", 7, ""]}
+    assert trial_of(9, outcome(errors=[error])).why == "the script fails: RuntimeError: size (9)"
+    trials = (Trial(16, True, 700), Trial(320, True, 900), ends)
+    made = BatchSearch(largest=320, smallest=328, start=16, limit=MIB, trials=trials)
+    first, second, third = text_of(made)
+    assert first.startswith("largest batch that ran: 320 (it is 16 now)")
+    assert second == f"with 328 it is not memory that ends it: {ends.why}"
+    assert third == "tried 16: 700 B, 320: 900 B, 328 (not run)"
+    assert search_rows({"batch_size": to_object(made)})["answer"] == "The largest batch that ran: 320 (it is 16 now)"
+    memory = replace(made, trials=(*trials[:2], Trial(328, False, 950, "over")))
+    assert search_rows({"batch_size": to_object(memory)})["answer"].startswith("The largest batch that fits: 320")
+    assert text_of(BatchSearch(start=9, trials=(ends,)))[0].startswith("no batch size could be run (tried 328; ")
+
+
+def search_rows(report: dict[str, Any]) -> dict[str, Any]:
+    made = what_if_rows.search(report)
+    assert made is not None
+    return made
 
 
 def test_on_a_cpu_a_limit_is_needed_and_the_machine_is_not_filled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,3 +186,12 @@ def test_the_largest_batch_is_found_by_running(launch: Launcher) -> None:
     assert json.loads(to_json(report))["batch_size"]["largest"] == made.largest
     refused = replace(made, reason="no limit")
     assert text_of(refused) == ["batch size not searched: no limit"]
+
+
+@pytest.mark.torch
+def test_a_search_that_could_not_be_made_is_no_success(launch: Any) -> None:
+    """A program that asked for a batch size and got none has to see it."""
+    report = verify(launch.options("pictures.py", steps=3, warmup=1, device="cpu", find_batch_size=True))
+    assert report.exit_code == 3
+    assert report.batch_search is not None
+    assert "--memory-limit" in (report.batch_search.reason or "")

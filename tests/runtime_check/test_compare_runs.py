@@ -154,6 +154,30 @@ def test_an_arm_that_fails_is_a_reason_and_no_verdict(session: Any) -> None:
     assert "the script with the change ended before the comparison was over (broken)" in failure
 
 
+def test_a_script_that_ends_before_the_comparison_is_told_to_go_on_longer(session: Any) -> None:
+    """Its last line is no reason: nothing failed."""
+    script = SCRIPTS / "few_steps.py"
+    change = Change("source", "fixed", overlay={str(script): script.read_text()})
+    made = session("few_steps.py")
+    pairs = Pairs(made, Proposal(change, Design.PAIRS, "step_time"), Size(4, 3, 60.0))
+    pairs.replicate()
+    needed = made.options.warmup + 1 + 7 * 4
+    assert pairs.samples()[0].failure == (
+        f"the script ends after 7 steps, and this comparison takes {needed} at least: let it make more epochs"
+    )
+
+
+def test_a_script_that_ends_before_a_round_of_toggles_is_told_to_go_on_longer(session: Any) -> None:
+    made = session("few_steps.py")
+    proposal = Proposal(Change("tf32", "TF32"), Design.TOGGLE, "step_time")
+    toggles = Toggles(made, [proposal], Size(1, 6, 60.0, 2), "wall")
+    toggles.replicate()
+    needed = made.options.warmup + 1 + 16
+    assert toggles.samples()[0].failure == (
+        f"the script ends after 7 steps, and this comparison takes {needed} at least: let it make more epochs"
+    )
+
+
 def test_an_interrupt_ends_both_arms(session: Any) -> None:
     before = set(descendants(os.getpid()))
     made = session("planted.py")

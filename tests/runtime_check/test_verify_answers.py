@@ -18,6 +18,7 @@ from runtime_check.diagnosis import diagnose
 from runtime_check.evidence import Evidence, Verdict
 from runtime_check.experiments import EXPERIMENTS as FUNCTIONS
 from runtime_check.findings import Finding
+from runtime_check.launch import Outcome, Pass
 from runtime_check.verify import Report, verify
 
 pytestmark = pytest.mark.torch
@@ -196,6 +197,28 @@ def test_memory_that_grows_is_confirmed_by_its_slope(launch: Any) -> None:
     assert "32.0 KiB a step" in answer.why
     grown = outcome.results[0]["memory"]["grown_by_line"][0]
     assert grown["line"] == finding("TL202", "keeps_losses.py", "hidden = model[1]").row
+
+
+@pytest.mark.parametrize(
+    ("code", "each", "verdict", "said"),
+    [
+        ("TL202", 512, Verdict.INCONCLUSIVE, "as much as kept numbers take without their graph"),
+        ("TL202", 32768, Verdict.CONFIRMED, "32.0 KiB a step"),
+        ("TL202", 0, Verdict.REFUTED, "a graph's nodes, which hold no tensors after a backward, are not counted"),
+        ("TL316", 512, Verdict.CONFIRMED, "512 B a step"),
+        ("TL316", 0, Verdict.REFUTED, "do not rise"),
+    ],
+)
+def test_numbers_that_are_kept_are_no_kept_graph(code: str, each: int, verdict: Verdict, said: str) -> None:
+    """`history.append(loss)` after a backward: the number stays with `.detach()` too."""
+    from runtime_check.experiments.memory import growth
+
+    memory = {"boundary_bytes": [4096 + each * n for n in range(16)], "grown_by_line": []}
+    made = {"warmup": 2, "flags": {}, "memory": memory, "rank": 0, "pid": 1}
+    seen = Evidence(min_effect=0.03, cuda=False, memory=Outcome(Pass("memory"), [made], 0, "script", 1.0, ""))
+    answer = growth(Finding(code, "", "train.py", "train.py", 7, 7, "memory"), seen)
+    assert answer.verdict is verdict
+    assert said in answer.why
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from runtime_check import messages
 from runtime_check.card import read_card, side_by_side_fails
 from runtime_check.diagnosis import diagnose
 from runtime_check.evidence import Evidence, Verdict
-from runtime_check.experiments.loader import loader_wait
+from runtime_check.experiments.loader import loader_start, loader_wait
 from runtime_check.findings import Finding
 from runtime_check.launch import Outcome, Pass
 from runtime_check.machine import Utilisation
@@ -29,7 +29,7 @@ def evidence(wait: float = 0.0, cuda: bool = False, syncs: float = 0.0, reserved
     }
     loaders = [
         {
-            "site": ["train.py", 7, "main"], "role": "train", "workers": 0, "wait_ns": 1, "batches": 9, "start_ns": [1],
+            "site": ["train.py", 7, "main"], "role": "train", "workers": 0, "wait_ns": int(wait * 80e6), "batches": 9, "start_ns": [1],
             "iterators": 1, "length": 100, "batch_size": 4, "ended_early": 0,
         }
     ]  # fmt: skip
@@ -75,6 +75,52 @@ def test_a_stall_that_only_one_launch_saw_is_no_wait_for_data() -> None:
     assert loader_wait(found, evidence(wait=0.001)).verdict is Verdict.REFUTED
 
 
+def test_a_wait_shorter_than_the_hand_over_of_a_worker_is_no_reason_for_workers() -> None:
+    """Half of a step of 0.4 ms: a worker would take longer."""
+    seen = evidence(wait=0.4)
+    assert seen.timed is not None
+    loader = seen.timed.results[0]["loaders"][0]
+    found = Finding("TL303", "", "train.py", "train.py", 7, 7, "loader")
+    assert "num_workers=2" in diagnose(seen, None).next_step
+    loader["wait_ns"] = 8 * 200_000  # eight batches after the first
+    answer = loader_wait(found, seen)
+    assert answer.verdict is Verdict.INCONCLUSIVE
+    assert "0.20 ms a batch" in answer.why
+    assert diagnose(seen, None).bound == "input-bound"
+    assert "num_workers" not in diagnose(seen, None).next_step
+    assert "larger batches" in diagnose(seen, None).next_step
+
+
+def test_the_hand_over_itself_is_no_reason_for_more_workers() -> None:
+    seen = evidence(wait=0.4)
+    assert seen.timed is not None
+    seen.timed.results[0]["loaders"][0].update(workers=2, wait_ns=8 * 850_000)
+    assert "larger batches, or num_workers=0 at train.py:7" in diagnose(seen, None).next_step
+    seen.timed.results[0]["loaders"][0]["wait_ns"] = 8 * 4_000_000
+    assert "more than num_workers=2" in diagnose(seen, None).next_step
+
+
+@pytest.mark.parametrize(
+    ("micro", "verdict", "said"),
+    [(1, Verdict.REFUTED, "100 batches of 10.0 ms: 1.5%"), (4, Verdict.CONFIRMED, "100 batches of 2.5 ms: 6% of")],
+)
+def test_a_start_is_compared_with_batches_not_with_steps_of_several(micro: int, verdict: Verdict, said: str) -> None:
+    """Under gradient accumulation an epoch of 100 batches is 25 steps."""
+    seen = evidence()
+    assert seen.timed is not None
+    loader = {**seen.timed.results[0]["loaders"][0], "start_ns": [15_000_000] * 2, "iterators": 2}
+    loader.update(batches=13 * micro, length=100)
+    seen.timed.results[0]["loaders"] = [loader]
+    found = Finding("TL305", "", "train.py", "train.py", 7, 7, "loader")
+    answer = loader_start(found, replace(seen, min_effect=0.03))
+    assert said in answer.why
+    assert answer.verdict is verdict
+    loader["role"] = "eval"
+    answer = loader_start(found, replace(seen, min_effect=0.03))
+    assert answer.verdict is Verdict.INCONCLUSIVE
+    assert "not the one that is trained on" in answer.why
+
+
 def test_the_wait_for_a_training_loader_says_nothing_of_another_ones() -> None:
     waiting = evidence(wait=0.4)
     assert waiting.timed is not None
@@ -87,6 +133,33 @@ def test_otherwise_it_is_compute_and_the_largest_part_is_named() -> None:
     found = diagnose(evidence(), None)
     assert found.bound == "compute-bound"
     assert "backward takes 40%" in found.because
+
+
+def test_a_step_that_is_mostly_in_no_known_part_is_not_called_computing() -> None:
+    """It may only wait: for a disk, a service, `time.sleep`."""
+    seen = evidence()
+    assert diagnose(seen, None).bound == "compute-bound"  # 30 % in no known part
+    assert seen.broken_down is not None
+    for sums in seen.broken_down.results[0]["sums"].values():
+        sums.update(forward_ns=1e6, backward_ns=1e6, optimizer_ns=1e6)
+    found = diagnose(seen, None)
+    assert found.bound == "unknown"
+    assert "other takes 70%" in found.because
+    assert "look at what the loop does between them" in found.next_step
+    assert diagnose(replace(seen, cuda=True), None).bound == "compute-bound"  # there the host waits for the device
+
+
+def test_an_optimizer_with_a_closure_is_not_told_to_become_a_fused_one() -> None:
+    seen = evidence()
+    assert seen.timed is not None
+    assert seen.broken_down is not None
+    for sums in seen.broken_down.results[0]["sums"].values():
+        sums["optimizer_ns"] = 8e6
+        sums["forward_ns"] = sums["backward_ns"] = 1e6
+    assert "a fused or foreach optimizer" in diagnose(seen, None).next_step
+    seen.timed.results[0].update(anchor=0, optimizers=[{"type": "LBFGS", "steps": 12}])
+    assert "fused" not in diagnose(seen, None).next_step
+    assert "max_iter" in diagnose(seen, None).next_step
 
 
 def test_waits_of_the_host_count_only_where_a_gpu_is_idle_meanwhile() -> None:

@@ -254,19 +254,127 @@ def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
         (["a.py", "--cmd", "python a.py"], "give a script, or a whole command"),
         (["a.py", "--env", "NOVALUE"], "--env takes NAME=VALUE"),
         (["a.py", "--seed", "x"], "--seed is a number or none"),
+        (["a.py", "--memory-limit", "1GiB"], "--memory-limit belongs to --find-batch-size"),
         (["a.py", "--steps", "0"], "--steps and --warmup are 1 or more"),
         (["a.py", "--findings", "f.json"], "finding 1 has no code"),
+        (["a.py", "--data", "/data"], "unrecognized arguments: --data /data; arguments of the script go after `--`"),
+        (["a.py", "--step", "9"], "arguments of the script go after `--`"),
+        (["n.ipynb"], "n.ipynb is a notebook, which Python does not run: export it first"),
+        (["a.py", "--html", "no/x.html"], "--html no/x.html: there is no folder no"),
+        (["a.py", "--output-file", "no/x.txt"], "--output-file no/x.txt: there is no folder no"),
+        (["a.py", "--html", "."], "--html .: this is a folder, name a file in it"),
+        (["a.py", "--output-file", "a.py"], "--output-file a.py: this is a program and would be written over"),
+        (["a.py", "--html", "x", "--output-file", "./x"], "name the same file"),
+        (["a.py", "--baseline", "none.json"], "--baseline none.json: cannot be read: No such file or directory"),
     ],
 )
 def test_what_is_asked_wrongly_is_said_and_exits_2(tmp_path: Path, arguments: list[str], said: str) -> None:
     (tmp_path / "a.py").write_text("")
+    (tmp_path / "n.ipynb").write_text("{}")
     (tmp_path / "f.json").write_text('[{"filename": "a.py"}]')
     done = command(*arguments, folder=tmp_path)
     assert done.returncode == 2
     assert said in done.stderr
 
 
+def test_what_only_names_and_is_no_finding_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("print('ran')\n")
+    (tmp_path / "f.json").write_text('[{"filename": "a.py", "code": "TL101", "location": {"row": 1, "column": 1}}]')
+    done = command("a.py", "--findings", "f.json", "--only", "TL101,TL9", folder=tmp_path)
+    assert "verify: --only TL9 is no finding of this script; there are: TL101." in done.stderr
+    assert "--only TL101 is" not in done.stderr
+
+
+def test_an_interrupt_during_the_static_check_has_the_exit_code_of_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1 would say that a finding is confirmed."""
+    from runtime_check.commandline import main
+
+    def check(options: Any) -> str:
+        raise KeyboardInterrupt
+
+    (tmp_path / "a.py").write_text("raise SystemExit('was run')\n")
+    assert main([str(tmp_path / "a.py")], check=check) == 130
+    assert capsys.readouterr().err == "verify: interrupted; nothing was run.\n"
+
+
 def test_it_says_that_it_executes_the_script(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("print('ran')\n")
     done = command("a.py", folder=tmp_path)
     assert "verify executes a.py" in done.stderr
+
+
+RAISED = {"type": "RuntimeError", "message": "boom\nmore of it", "site": ["/p/train.py", 7, "main"], "out_of_memory": 0}
+
+
+@pytest.mark.parametrize(
+    ("code", "errors", "said"),
+    [
+        (0, [], "the script ended after 6 of 11 steps; what was counted"),
+        (3, [], "the script ended with code 3 after 6 of 11 steps; what was counted"),
+        (-11, [], "the script was ended by signal 11 after 6 of 11 steps; what was counted"),
+        (1, [RAISED], "the script failed after 6 of 11 steps: RuntimeError: boom (train.py:7); what was counted"),
+        (1, [{**RAISED, "type": "ChildFailedError"}], "the script ended with code 1 after 6 of 11 steps; what was"),
+    ],
+)
+def test_a_script_that_fails_after_some_steps_is_said_with_its_error(code: int, errors: Any, said: str) -> None:
+    made = {"why": "script_ended", "anchor": 0, "optimizers": [{"steps": 6}], "boundaries_ns": [1, 2, 3]}
+    outcome = Outcome(Pass("timing"), [made], code, "script", 1.0, "", errors=errors)
+    options = replace(BASE, cwd=Path("/p"))
+    assert (messages.fewer_steps(options, outcome) or "").startswith(said)
+    few = messages.too_few_steps(options, outcome)
+    assert few.startswith(said.split(";")[0])
+    assert "a measurement takes at least 5: give it more data, a smaller batch or more epochs" in few
+
+
+@pytest.mark.torch
+def test_a_script_of_two_steps_is_said_once_with_what_to_do(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nw = torch.zeros(1, requires_grad=True)\no = torch.optim.SGD([w], 0.1)\n"
+        "for _ in range(2):\n    (w * 2).sum().backward()\n    o.step()\n"
+    )
+    report = verify(replace(BASE, script=str(script), cwd=tmp_path))
+    assert report.exit_code == 3
+    assert "the script ended after 2 of 11 steps; a measurement takes at least 5" in (report.failure or "")
+    assert report.warnings == ()  # neither the same again, nor of a load under which nothing was timed
+
+
+@pytest.mark.torch
+def test_an_error_inside_torch_shows_the_line_of_the_script_and_none_of_the_instruments(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch\n\nlayer = torch.nn.Linear(8, 1)\nlayer(torch.zeros(4, 9))\n")
+    report = verify(replace(BASE, script=str(script), cwd=tmp_path))
+    said = report.failure or ""
+    assert "mat1 and mat2 shapes cannot be multiplied" in said
+    assert "train.py:4" in said or 'train.py", line 4' in said
+    assert "runtime_check" not in said
+
+
+def test_frames_of_the_instruments_are_left_out_of_a_traceback() -> None:
+    own = f'  File "{ROOT}/runtime_check/probe/taint.py", line 66, in __torch_dispatch__'
+    log = "\n".join(
+        [
+            "Traceback (most recent call last):",
+            '  File "train.py", line 4, in <module>',
+            "    layer(batch)",
+            own,
+            "    out = func(*args)",
+            "          ^^^^^^^^^^^",
+            '  File "torch/_ops.py", line 875, in __call__',
+            "    return self._op(*args)",
+            own,
+            "    out = func(*args)",
+            "RuntimeError: shapes",
+        ]
+    )
+    kept = [line.strip() for line in messages.last_lines(log).splitlines()]
+    assert kept == [
+        "Traceback (most recent call last):",
+        'File "train.py", line 4, in <module>',
+        "layer(batch)",
+        'File "torch/_ops.py", line 875, in __call__',
+        "return self._op(*args)",
+        "RuntimeError: shapes",
+    ]

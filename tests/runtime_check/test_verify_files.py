@@ -301,3 +301,14 @@ def test_no_way_of_pythons_changes_what_was_there(tmp_path: Path, way: str) -> N
         assert "symbolic link" in outcome.log_tail
     else:
         assert "[]" in outcome.log_tail
+
+
+def test_a_file_whose_place_another_one_took_is_told_as_worked_on_in_a_copy() -> None:
+    """`torch.save` to a name of its own, then `os.replace`: the checkpoint that was there has to be named."""
+    from runtime_check.launch import Outcome
+    from runtime_check.report.side_effects import gather
+
+    journal = [["hide", "/p/last.pt", "overwrite"], ["shadow", "/p/log.txt", ""], ["hide", "/p/old.pt", "remove"]]
+    told = gather((Outcome(Pass("timing"), [], 0, "script", 1.0, "", journal=journal),))
+    assert told.redirected == ("/p/last.pt", "/p/log.txt")
+    assert told.kept == (("/p/old.pt", "remove"),)

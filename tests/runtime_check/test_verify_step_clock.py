@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runtime_check.measures import steps_done, timing
+from runtime_check.measures import forward_batch, steps_done, timing
 
 pytestmark = pytest.mark.torch
 
@@ -74,6 +74,8 @@ def test_a_closure_is_one_step_however_often_it_runs(launch: Any) -> None:
     assert result["why"] == "steps"
     assert result["backwards"] > steps_by_optimizer(result)["LBFGS"]
     assert len(result["boundaries_ns"]) == ASKED + 1
+    samples, _ = forward_batch(only_result(launch("closure.py", "breakdown")))
+    assert samples == 64  # not once for each call of the closure
 
 
 def test_a_compiled_step_is_seen_each_time(launch: Any) -> None:
