@@ -5,12 +5,16 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import TypeVar
 
 from trainlint.semantic.syntax import MAX_DEPTH
 
 _STACK_BYTES = 256 * 1024 * 1024  # mapped only as far as it is used
 _FRAMES = 100_000
+_SHALLOW = 1_000  # frames: next to nothing of such a stack
+
+_here = threading.local()
 
 T = TypeVar("T")
 
@@ -34,10 +38,17 @@ class RecursionRoom:
 def run_in_deep_stack(function: Callable[[], T]) -> T:
     """What `function` returns or raises, run on a thread of its own with a stack that nested code does not overflow.
 
-    An overflow of the native stack would end the process. Half a millisecond.
+    An overflow of the native stack would end the process. Half a millisecond; nothing where the calling thread is one of
+    these and has its stack still before it.
     """
+    if getattr(_here, "deep", False) and _is_shallow():
+        return function()
     results: list[T] = []
     errors: list[BaseException] = []
+
+    def run_on_thread() -> None:
+        _here.deep = True
+        run()
 
     def run() -> None:
         try:
@@ -47,7 +58,7 @@ def run_in_deep_stack(function: Callable[[], T]) -> T:
 
     size_before = threading.stack_size(_STACK_BYTES)
     with RecursionRoom(_FRAMES):
-        thread = threading.Thread(target=run, daemon=True)
+        thread = threading.Thread(target=run_on_thread, daemon=True)
         try:
             thread.start()
         except RuntimeError:  # this process may not map that much
@@ -59,3 +70,12 @@ def run_in_deep_stack(function: Callable[[], T]) -> T:
     if errors:
         raise errors[0]
     return results[0]
+
+
+def _is_shallow() -> bool:
+    frame: FrameType | None = sys._getframe()
+    for _ in range(_SHALLOW):
+        if frame is None:
+            return True
+        frame = frame.f_back
+    return False

@@ -1,13 +1,13 @@
-"""Offsets of libcst nodes in their text, from one generation of the code that notes only the nodes wanted.
+"""Offsets of libcst nodes in their text, from one generation of the code of a statement.
 
-libcst's PositionProvider notes every node, row and column, which costs several times as much.
+libcst's PositionProvider notes rows and columns, of a copy of the tree, which costs several times as much.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from itertools import accumulate
 from typing import Any, cast
@@ -25,8 +25,7 @@ def spans(module: cst.Module, text: str, records: Iterable[Record]) -> dict[int,
 
     Of a record that ends with a block, only the start counts: its code goes on to the end of the row.
     """
-    bounds = {id(record): _bounds(record) for record in records}
-    return _spans(_generated(module, {id(node) for ends in bounds.values() for node in ends}), text, bounds)
+    return _spans(_generated(module), text, {id(record): _bounds(record) for record in records})
 
 
 def node_spans(module: cst.Module, text: str, nodes: Iterable[cst.CSTNode]) -> dict[int, tuple[int, int]]:
@@ -34,17 +33,13 @@ def node_spans(module: cst.Module, text: str, nodes: Iterable[cst.CSTNode]) -> d
 
     `text` may go on behind what `module` was parsed from.
     """
-    return _spans(_generated_whole(module), text, {id(node): (node, node) for node in nodes}, leave_out_empty=True)
+    return _spans(_generated(module), text, {id(node): (node, node) for node in nodes}, leave_out_empty=True)
 
 
-@lru_cache(maxsize=1)
-def _generated_whole(module: cst.Module) -> _Code:
-    """With every node noted: each fix asks anew, and a statement may hold hundreds."""
-    return _generated(module, _Everything())
-
-
-def _generated(module: cst.Module, wanted: Container[int]) -> _Code:
-    code = _Code(module, wanted)
+@lru_cache(maxsize=8)
+def _generated(module: cst.Module) -> _Code:
+    """Kept for the statements asked for last: first all findings of a file want their places, and then each of their fixes."""
+    code = _Code(module)
     run_in_deep_stack(lambda: module._codegen_impl(cast(Any, code)))
     code.text = "".join(code.tokens)
     code.offsets = list(accumulate(map(len, code.tokens), initial=0))
@@ -90,16 +85,10 @@ def _has_own_parentheses(node: cst.CSTNode) -> bool:
     return isinstance(node, cst.GeneratorExp) or (isinstance(node, cst.Tuple) and bool(node.lpar))
 
 
-class _Everything(Container[int]):
-    def __contains__(self, _: object) -> bool:
-        return True
-
-
 class _Code:
-    """Stands in for libcst's CodegenState: collects the tokens, and at which of them the wanted nodes start and end."""
+    """Stands in for libcst's CodegenState: collects the tokens, and at which of them each node starts and ends."""
 
     __slots__ = (
-        "_wanted",
         "add_token",
         "default_indent",
         "default_newline",
@@ -112,7 +101,7 @@ class _Code:
         "tokens",
     )
 
-    def __init__(self, module: cst.Module, wanted: Container[int]) -> None:
+    def __init__(self, module: cst.Module) -> None:
         self.default_indent = module.default_indent
         self.default_newline = module.default_newline
         self.indent_tokens: list[str] = []
@@ -121,7 +110,6 @@ class _Code:
         self.offsets: list[int] = []  # of each token, and of the end
         self.starts: dict[int, int] = {}
         self.ends: dict[int, int] = {}
-        self._wanted = wanted
         self.add_token = self.tokens.append
         self.increase_indent = self.indent_tokens.append
 
@@ -136,16 +124,14 @@ class _Code:
             self.tokens.pop()
 
     def before_codegen(self, node: cst.CSTNode) -> None:
-        if id(node) in self._wanted:
-            self.starts[id(node)] = len(self.tokens)
+        self.starts[id(node)] = len(self.tokens)
 
     def after_codegen(self, node: cst.CSTNode) -> None:
         """For the few nodes that have no syntactic position, such as slices."""
-        if id(node) in self._wanted:
-            self.ends.setdefault(id(node), len(self.tokens))
+        self.ends.setdefault(id(node), len(self.tokens))
 
     def record_syntactic_position(self, node: cst.CSTNode, **_: object) -> AbstractContextManager[None]:
-        return _Mark(self, id(node)) if id(node) in self._wanted else _NO_MARK
+        return _Mark(self, id(node))
 
     def trimmed(self, start: int, end: int) -> tuple[int, int]:
         """Without white space and comments at either end, nor the semicolon that libcst counts into `type X = int;`."""
@@ -178,9 +164,6 @@ class _Mark(AbstractContextManager[None]):
 
     def __exit__(self, *_: object) -> None:
         self._code.ends[self._key] = len(self._code.tokens)
-
-
-_NO_MARK = nullcontext()
 
 
 def _is_trivia(token: str) -> bool:
