@@ -38,6 +38,7 @@ def test_every_rule_is_complete(rule: Rule) -> None:
     module = type(rule).__module__.rpartition(".")[2]
     assert module == f"{rule.code.lower()}_{rule.name.replace('-', '_')}"
     assert all(group and all(isinstance(part, bytes) for part in group) for group in rule.triggers)
+    assert all(word.replace(b"_", b"").isalnum() for word in rule.near)
 
 
 def test_triggers_are_groups_of_which_one_must_stand_in_the_file() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Finding, Fix, Place, Related
+from trainlint.patterns_on_use import Pattern
 from trainlint.precedence import FIRST
 from trainlint.records import NamedTuple
 from trainlint.rules.rule import Hit, Rewrite, Rule
@@ -100,6 +101,13 @@ class Analysis:
             return []
         return self._findings(source, script, tree, _settle(raws))
 
+    def speaks_near(self, source: Source, words: tuple[bytes, ...]) -> bool:
+        """Whether one of the words stands in a file, or in one that it hangs together with by imports."""
+        path = os.path.abspath(source.path)
+        neighbours = self._semantics(path).project.neighbours
+        neighbours.add(path, source.text)
+        return neighbours.connected_speak(path, Pattern(b"|".join(words)))
+
     def why(self, source: Source, row: int, rules: Sequence[Rule]) -> str:
         """What the model knows of a row, and why each rule spoke or stayed silent. Raises NotChecked."""
         from trainlint.explain import explain
@@ -140,8 +148,8 @@ class Analysis:
         except ParseError:
             return None
 
-    def _script(self, source: Source) -> tuple[Script, cst.Module | None]:
-        path = os.path.abspath(source.path)
+    def _semantics(self, path: str) -> Semantics:
+        """What is known of the project of a file, with room for another one."""
         root = find_root(path)
         semantics = self._projects.get(root)
         if semantics is not None and semantics.project.read_since > _READ_MEANWHILE:
@@ -151,6 +159,11 @@ class Analysis:
         if semantics is None:
             project = Project(root, self._read_text, self._texts, self._neighbours.pop(root, None))
             semantics = self._projects[root] = Semantics(project, self.settings)
+        return semantics
+
+    def _script(self, source: Source) -> tuple[Script, cst.Module | None]:
+        path = os.path.abspath(source.path)
+        semantics = self._semantics(path)
         project = semantics.project
         known = project.given(path, source.text)
         if known is not None:

@@ -18,6 +18,7 @@ from trainlint.source import NotChecked, Source, decode, read_bytes
 from trainlint.suppression import Suppression, read_suppressions, skips_file, suppress, unused
 
 if TYPE_CHECKING:
+    from trainlint.rules.registry import Entry
     from trainlint.rules.rule import Rule
     from trainlint.semantic.neighbours import Neighbours
 
@@ -40,6 +41,8 @@ class Analyse(Protocol):
     def held(self) -> int: ...
 
     def check(self, source: Source, rules: Sequence[Rule]) -> list[Finding]: ...
+
+    def speaks_near(self, source: Source, words: tuple[bytes, ...]) -> bool: ...
 
     def rest(self) -> None: ...
 
@@ -74,6 +77,20 @@ def check_targets(
             _make_room(other for other in runs.values() if other is not run)
         last = run
         yield run.check(target)
+
+
+def asked(entries: Iterable[Entry], source: Source, data: bytes, analysis: Analyse) -> Iterator[Entry]:
+    """The rules that can have a finding in a file with these bytes."""
+    known: dict[tuple[bytes, ...], bool] = {(): True}
+    for entry in entries:
+        if not entry.may_hit(data):
+            continue
+        near = known.get(entry.near)
+        if near is None:
+            near = any(word in data for word in entry.near) or analysis.speaks_near(source, entry.near)
+            known[entry.near] = near
+        if near:
+            yield entry
 
 
 def _make_room(runs: Iterable[_Run]) -> None:
@@ -145,7 +162,7 @@ class _Run:
             return FileResult(source.path, self.settings)
         if source.is_notebook:  # its bytes are JSON, where quotes are escaped
             data = source.text.encode("utf-8", "surrogatepass")
-        rules = [load(entry.code) for entry in self.candidates if entry.may_hit(data)]
+        rules = [load(entry.code) for entry in asked(self.candidates, source, data, self.analysis)]
         findings = self.analysis.check(source, rules)
         if source.path == "-":
             findings = [_of_stdin(finding) for finding in findings]

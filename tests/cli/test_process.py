@@ -21,7 +21,7 @@ ALLOWED = frozenset(
     """
     __future__ abc annotationlib ast bisect codecs collections contextlib copyreg enum errno functools gc genericpath importlib
     io itertools json keyword linecache marshal ntpath operator os posixpath re reprlib sre_compile sre_constants sre_parse stat
-    sys threading time token types typing unicodedata warnings weakref zipimport
+    sys time token types typing unicodedata warnings weakref zipimport
     """.split()
 )
 PROBE = """
@@ -81,7 +81,12 @@ def at_start(code: str = "pass") -> set[str]:
 def rules_for(script: Path) -> set[str]:
     """The modules of the rules whose triggers hit."""
     data = script.read_bytes()
-    return {entry.module for code, entry in index().items() if entry.may_hit(data) and code not in ("TL000", "TL001")}
+    return {
+        entry.module
+        for code, entry in index().items()
+        if entry.may_hit(data) and code not in ("TL000", "TL001")
+        if not entry.near or any(word in data for word in entry.near)  # no other file is near it
+    }
 
 
 def rules_in(modules: set[str]) -> set[str]:

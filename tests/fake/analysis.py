@@ -22,6 +22,9 @@ class Analysis:
     def rest(self) -> None:
         pass
 
+    def speaks_near(self, source: Source, words: tuple[bytes, ...]) -> bool:
+        return True
+
     def check(self, source: Source, rules: Sequence[Rule]) -> list[Finding]:
         try:
             tree = ast.parse(source.text)

@@ -1,4 +1,5 @@
-"""Triggers are sound: a rule that is not asked about a file, for want of its byte strings, would have found nothing in it.
+"""Triggers are sound: a rule that is not asked about a file, for want of its byte strings there or near it, would have found
+nothing in it.
 
 So the findings are the same with triggers and without.
 """
@@ -13,7 +14,7 @@ import pytest
 from fixture_files import Fixture, fixtures
 
 from trainlint.analysis import Analysis
-from trainlint.engine import is_training_code
+from trainlint.engine import asked, is_training_code
 from trainlint.rules.registry import NOT_CHECKED, UNUSED_SUPPRESSION, Entry, index, load
 from trainlint.settings import Configuration
 from trainlint.source import NotChecked, decode, read_bytes
@@ -35,9 +36,9 @@ def test_what_is_not_asked_has_nothing_to_say(code: str, tmp_path: Path) -> None
 def test_this_finds_a_trigger_that_is_not_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = next(f for f in _FOUND if f.code == "TL101" and f.is_bad and not f.path.is_dir())
     (path,) = _copied(bad, tmp_path)
-    unsound = index()["TL101"]._replace(triggers=((b"in no file",),))
-    monkeypatch.setattr(sys.modules[__name__], "_ENTRIES", [unsound])
-    assert "TL101" in _said_by(_passed_over(path), path)
+    for unsound in ({"triggers": ((b"in no file",),)}, {"near": (b"in no file",)}):
+        monkeypatch.setattr(sys.modules[__name__], "_ENTRIES", [index()["TL101"]._replace(**unsound)])
+        assert "TL101" in _said_by(_passed_over(path), path)
 
 
 def _copied(fixture: Fixture, root: Path) -> list[Path]:
@@ -62,7 +63,9 @@ def _passed_over(path: Path) -> list[Entry]:
     source = decode(str(path), data)
     if source.is_notebook:
         data = source.text.encode("utf-8", "surrogatepass")
-    return [entry for entry in _ENTRIES if not entry.may_hit(data)]
+    analysis = Analysis(Configuration().for_file(str(path)))
+    kept = {entry.code for entry in asked(_ENTRIES, source, data, analysis)}
+    return [entry for entry in _ENTRIES if entry.code not in kept]
 
 
 def _said_by(entries: list[Entry], path: Path) -> list[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import ast
 import subprocess
 import sys
-import threading
 import warnings
 
 import pytest
@@ -170,8 +170,26 @@ def test_the_screen_does_not_import_libcst() -> None:
 
 
 def test_without_a_deep_stack(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: threading.Thread) -> None:
+    def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(_thread, "start_new_thread", refuse)
     assert run_in_deep_stack(lambda: 1) == 1
+
+
+def test_no_thread_is_begun_on_another_ones_fresh_stack() -> None:
+    def one_inside() -> tuple[int, int]:
+        return _thread.get_ident(), run_in_deep_stack(_thread.get_ident)
+
+    outer, inner = run_in_deep_stack(one_inside)
+    assert outer == inner != _thread.get_ident()
+
+
+def test_deep_inside_a_stack_there_is_another_one() -> None:
+    def inside(depth: int) -> int:
+        return inside(depth - 1) if depth else run_in_deep_stack(_thread.get_ident)
+
+    def outside() -> bool:
+        return inside(2_000) == _thread.get_ident()
+
+    assert not run_in_deep_stack(outside)

@@ -238,6 +238,10 @@ def report(results: Sequence[FileResult], options: dict[str, Any], *, fixed: int
         from trainlint.report.concise import concise
 
         output = concise(results, style, quiet, fixed, options["verified"])
+    elif options["verified"] is None and not any(result.findings for result in results):
+        from trainlint.report.summary import summary
+
+        output = "" if quiet else summary(results, style, fixed)
     else:
         from trainlint.report.text import text
 

@@ -33,9 +33,10 @@ class Entry(NamedTuple):
     triggers: tuple[tuple[bytes, ...], ...]
     module: str
     preview: bool
+    near: tuple[bytes, ...] = ()
 
     def may_hit(self, data: bytes) -> bool:
-        """Whether a file with these bytes can have a finding of this rule."""
+        """Whether a file with these bytes can have a finding of this rule, whatever stands `near` it."""
         return not self.triggers or any(all(part in data for part in group) for group in self.triggers)
 
 
@@ -53,6 +54,7 @@ def index() -> dict[str, Entry]:
             tuple(tuple(part.encode("latin-1") for part in group) for group in row["triggers"]),
             row["module"],
             row["preview"],
+            tuple(word.encode("latin-1") for word in row["near"]),
         )
         for row in rows
     )
@@ -90,6 +92,7 @@ def render_index(modules: Iterable[str] | None = None) -> str:
             "triggers": [[part.decode("latin-1") for part in group] for group in rule.triggers],
             "module": type(rule).__module__,
             "preview": rule.preview,
+            "near": [word.decode("latin-1") for word in rule.near],
         }
         for rule in find_rules(modules)
     ]

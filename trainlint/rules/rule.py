@@ -60,6 +60,8 @@ class Rule:
     help: ClassVar[str]  # what to write instead, one line; may use the hit's `values`
     # Byte strings, by groups: a file can only have a finding if for one group all of its strings stand in it.
     triggers: ClassVar[tuple[tuple[bytes, ...], ...]] = ()
+    # Byte strings of which one must stand in the file too, or in a file that it hangs together with by imports.
+    near: ClassVar[tuple[bytes, ...]] = ()
     preview: ClassVar[bool] = False
     # Hits on different rows of a statement (the layers of a `Sequential`) are findings of their own.
     by_row: ClassVar[bool] = False

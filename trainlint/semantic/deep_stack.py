@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import _thread  # `threading` takes as long to import as twenty files of this package
 import sys
-import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import TypeVar
@@ -14,7 +14,7 @@ _STACK_BYTES = 256 * 1024 * 1024  # mapped only as far as it is used
 _FRAMES = 100_000
 _SHALLOW = 1_000  # frames: next to nothing of such a stack
 
-_here = threading.local()
+_deep: set[int] = set()  # the threads that have such a stack
 
 T = TypeVar("T")
 
@@ -41,14 +41,19 @@ def run_in_deep_stack(function: Callable[[], T]) -> T:
     An overflow of the native stack would end the process. Half a millisecond; nothing where the calling thread is one of
     these and has its stack still before it.
     """
-    if getattr(_here, "deep", False) and _is_shallow():
+    if _thread.get_ident() in _deep and _is_shallow():
         return function()
     results: list[T] = []
     errors: list[BaseException] = []
+    running = _thread.allocate_lock()
 
     def run_on_thread() -> None:
-        _here.deep = True
-        run()
+        _deep.add(_thread.get_ident())
+        try:
+            run()
+        finally:
+            _deep.discard(_thread.get_ident())
+            running.release()
 
     def run() -> None:
         try:
@@ -56,17 +61,17 @@ def run_in_deep_stack(function: Callable[[], T]) -> T:
         except BaseException as error:  # a panic of the native parser is no Exception; raised again below
             errors.append(error)
 
-    size_before = threading.stack_size(_STACK_BYTES)
+    size_before = _thread.stack_size(_STACK_BYTES)
     with RecursionRoom(_FRAMES):
-        thread = threading.Thread(target=run_on_thread, daemon=True)
+        running.acquire()
         try:
-            thread.start()
+            _thread.start_new_thread(run_on_thread, ())
         except RuntimeError:  # this process may not map that much
             run()
         else:
-            thread.join()
+            running.acquire()
         finally:
-            threading.stack_size(size_before)
+            _thread.stack_size(size_before)
     if errors:
         raise errors[0]
     return results[0]

@@ -59,6 +59,7 @@ class ConvBiasBeforeBatchnorm(Rule):
     why = "the norm subtracts it again; it costs memory, a kernel and optimizer state"
     help = "pass bias=False (existing checkpoints then lack the key)"
     triggers = ((b"torch",),)
+    near = (b"BatchNorm",)
     by_row = True
 
     def check(self, script: Script) -> Iterator[Hit]:

@@ -79,6 +79,7 @@ class UnpicklableWorkerState(Rule):
     why = "under spawn (Windows, macOS) and forkserver (Linux, Python 3.14) the run dies when the workers start"
     help = "define functions at module level, and open files on first use in __getitem__"
     triggers = ((b"lambda",), (b"def ",), (b"self",))
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         seen: set[int] = set()

@@ -70,6 +70,7 @@ class LoaderWithoutWorkers(Rule):
     message = "this training loader has no workers{how}: every step waits while the main process prepares its batch"
     why = "decoding and collating run between the steps, and the device idles meanwhile"
     help = "give it workers: num_workers=min(8, os.cpu_count() or 1)"
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call, _ in loading.loaders(script):

@@ -69,6 +69,7 @@ class PinMemoryMissing(Rule):
     message = "batches of this loader go to CUDA from memory that is not pinned"
     why = "each copy to the device goes through a staging buffer while Python waits, and cannot overlap with work"
     help = "pass pin_memory=True, and non_blocking=True where the batch is moved"
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call, _ in loading.loaders(script):

@@ -65,6 +65,7 @@ class PersistentWorkersMissing(Rule):
     message = "the workers of this loader are started anew for every epoch"
     why = "each start copies the dataset to new processes and waits for their first batches"
     help = "pass persistent_workers=True"
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call, _ in loading.loaders(script):

@@ -62,6 +62,7 @@ class WorkerOptionsWithoutWorkers(Rule):
     message = "{options} without workers: this loader raises {when}"
     why = "the option only means something to worker processes, and torch refuses it without them"
     help = "set num_workers to at least 1, or drop the option"
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call, _ in loading.loaders(script):

@@ -63,6 +63,7 @@ class LoaderBuiltInLoop(Rule):
     message = "this loader is built again on every turn of {loop}"
     why = "its workers start, import and copy the dataset each time, and the first batches are waited for"
     help = "build it once, before the loop"
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call, _ in loading.loaders(script):

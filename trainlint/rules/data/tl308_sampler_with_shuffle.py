@@ -62,6 +62,7 @@ class SamplerWithShuffle(Rule):
     message = "{first} and {second} exclude each other: this loader raises when it is built"
     why = "two options say in which order items come"
     help = "drop {drop}"
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call, _ in loading.loaders(script):

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from trainlint.findings import Claim, Level
-from trainlint.patterns_on_use import Pattern
 from trainlint.rules.rule import Hit, Note, Rewrite, Rule
 from trainlint.semantic import epochs, frameworks, loading, sharding
 from trainlint.semantic.facts import Call, Context, Expr, For, Name, While
@@ -13,9 +12,6 @@ from trainlint.semantic.feeding import Feed
 if TYPE_CHECKING:
     from trainlint.rewriting import Change, Site
     from trainlint.semantic.script import Script
-
-
-_SAMPLER = Pattern(rb"DistributedSampler")
 
 
 class SetEpochMissing(Rule):
@@ -73,11 +69,9 @@ class SetEpochMissing(Rule):
     why = "every epoch repeats the order of the first, and every rank sees only its own part of the data"
     help = "call sampler.set_epoch(epoch) at the start of each epoch"
     triggers = ((b"for",), (b"while",))
+    near = (b"DistributedSampler",)
 
     def check(self, script: Script) -> Iterator[Hit]:
-        neighbours = script.project.neighbours
-        if not neighbours.any_speaks(neighbours.connected(script.module.path), _SAMPLER):
-            return
         seen: set[int] = set()
         modules = script.feeding.modules(script.module)
         for feed in (f for m in modules for f in script.feeding.of_module(m)):

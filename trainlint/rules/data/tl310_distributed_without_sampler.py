@@ -63,6 +63,7 @@ class DistributedWithoutSampler(Rule):
     message = "every rank reads all of this training data: the model is distributed, its loader is not"
     why = "an epoch costs as much as on one device, and ranks with the same seed compute the same gradients"
     help = "pass sampler=DistributedSampler(dataset) instead of shuffle, and call set_epoch in each epoch"
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call, _ in loading.loaders(script):

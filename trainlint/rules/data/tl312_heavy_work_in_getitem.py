@@ -80,6 +80,7 @@ class HeavyWorkInGetitem(Rule):
         (b"genfromtxt",),
         (b"open",),
     )
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         seen: set[int] = set()

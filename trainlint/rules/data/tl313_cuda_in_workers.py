@@ -68,6 +68,7 @@ class CudaInWorkers(Rule):
     why = 'forked workers cannot use CUDA: "Cannot re-initialize CUDA in forked subprocess"'
     help = "return CPU tensors, and move the batch in the training loop (pin_memory=True, non_blocking=True)"
     triggers = ((b"cuda",), (b".to",), (b"device",))
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         found: dict[int, Hit] = {}

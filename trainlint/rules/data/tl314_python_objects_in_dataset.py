@@ -60,6 +60,7 @@ class PythonObjectsInDataset(Rule):
     why = "reading an object writes its reference count, so shared pages are copied into every worker over the epoch"
     help = "keep arrays instead: numpy, torch, packed bytes with offsets, Arrow, a memory map"
     triggers = ((b"self",),)
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         seen: set[int] = set()

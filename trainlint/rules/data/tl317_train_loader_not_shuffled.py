@@ -73,6 +73,7 @@ class TrainLoaderNotShuffled(Rule):
     message = "this training loader is not shuffled{sorted}"
     why = "every epoch repeats the same batches in the same order"
     help = "pass shuffle=True (or a sampler)"
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call, _ in loading.loaders(script):

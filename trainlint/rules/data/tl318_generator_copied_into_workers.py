@@ -83,6 +83,7 @@ class GeneratorCopiedIntoWorkers(Rule):
     why = "items of different workers are augmented alike, and each epoch repeats the first"
     help = "make it on first use in __getitem__, seeded by torch.initial_seed(), or reseed it in worker_init_fn"
     triggers = ((b"default_rng",), (b"RandomState",), (b"Random",), (b"Generator",))
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         seen: set[int] = set()

@@ -64,6 +64,7 @@ class WorkerTensorsHoarded(Rule):
     why = "after about a thousand batches: 'Too many open files', or /dev/shm is full"
     help = "append a copy: {value}.clone()"
     triggers = ((b"torch",),)
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         for feed in script.feeding.of_module(script.module):

@@ -68,6 +68,7 @@ class CudaDefaultDeviceWithLoader(Rule):
     message = "this loader {does} while CUDA is the default device"
     why = "the order is drawn with a CPU generator, and workers cannot use CUDA: it raises at the first batch"
     help = "leave the default on the CPU and move model and batches, or pass generator=torch.Generator(device='cuda')"
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         switch: Call | None = None

@@ -68,6 +68,7 @@ class IterableDatasetNotSharded(Rule):
     why = "each sample arrives once per reader, and an epoch is as many epochs"
     help = "ask get_worker_info() (and the rank) in __iter__, and yield only the own part"
     triggers = ((b"__iter__",),)
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         seen: set[int] = set()

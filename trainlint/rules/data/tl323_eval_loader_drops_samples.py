@@ -63,6 +63,7 @@ class EvalLoaderDropsSamples(Rule):
     message = "drop_last=True on an evaluation loader: its last samples are never evaluated"
     why = "the score leaves out up to batch_size - 1 samples, always the same ones"
     help = "leave drop_last out"
+    near = (b"Loader",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call, _ in loading.loaders(script):

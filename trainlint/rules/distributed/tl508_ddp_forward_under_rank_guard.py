@@ -70,6 +70,7 @@ class DdpForwardUnderRankGuard(Rule):
     why = "the wrapper's forward communicates with the other ranks, which never come: the run hangs"
     help = "call {inner}.module(...) on that rank, or run the forward on every rank"
     triggers = ((b"rank",), (b"main",), (b"master",), (b"leader",), (b"torch",))
+    near = (b"DistributedDataParallel", b"FullyShardedDataParallel", b"fully_shard")
 
     def check(self, script: Script) -> Iterator[Hit]:
         semantics = script.semantics

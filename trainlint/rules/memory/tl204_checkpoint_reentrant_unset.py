@@ -64,6 +64,7 @@ class CheckpointReentrantUnset(Rule):
     why = "PyTorch warns on every run and uses the reentrant variant, which gives no gradient where no input needs one"
     help = "pass use_reentrant=False (recommended), or use_reentrant=True to keep what happens today"
     triggers = ((b"torch",),)
+    near = (b"checkpoint",)
 
     def check(self, script: Script) -> Iterator[Hit]:
         for call in script.module.calls:

@@ -69,6 +69,7 @@ class BceUnderAutocast(Rule):
     why = "binary cross-entropy on probabilities is refused there: float16 loses what is near 0 and 1"
     help = "leave out the sigmoid and use BCEWithLogitsLoss / binary_cross_entropy_with_logits"
     triggers = ((b"BCELoss",), (b"binary_cross_entropy",), (b"torch",))
+    near = (b"BCELoss", b"binary_cross_entropy")
 
     def check(self, script: Script) -> Iterator[Hit]:
         program = script.semantics.program
