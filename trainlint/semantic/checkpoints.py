@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 LOADS = ("torch.load", "torch.serialization.load")
 SAVES = ("torch.save", "torch.serialization.save")
 _SPEAKS = Pattern(rb"\bsave\b|\bload\b|safe_globals")
+_SAVING = Pattern(r"save|writ|dump|store|checkpoint|ckpt|snapshot|persist|export", re.I)
 _ADDS = Pattern(rb"add_safe_globals")
 _DEEPEST = 6
 
@@ -114,31 +115,38 @@ def _followed(script: Script, call: Call, depth: int) -> Iterator[Save]:
     if parameter is None or function is None or depth >= _DEEPEST:
         yield Save(call, content, path)
         return
-    wanted = next(p for p in function.parameters if p.name == parameter)
-    for site in script.inference.callgraph.callers(function):
-        argument = site.argument(function, wanted)
-        if not isinstance(argument, Expr):
-            continue
-        outer = site.call.context.function
-        further = _parameter(argument, outer)
-        if further is not None and outer is not None and outer is not function:
-            yield from _passed(script, outer, further, depth + 1)
-        else:
-            yield Save(site.call, argument, path)
+    yield from _passed(script, Save(call, content, path), function, parameter, depth, True)
 
 
-def _passed(script: Script, function: Function, name: str, depth: int) -> Iterator[Save]:
+def _passed(script: Script, inner: Save, function: Function, name: str, depth: int, follows: bool) -> Iterator[Save]:
+    """What the callers of a function give for a parameter that is saved there. `follows`: the place is the caller's, as
+    far out as functions are called to save something."""
     wanted = next(p for p in function.parameters if p.name == name)
     for site in script.inference.callgraph.callers(function):
         argument = site.argument(function, wanted)
         if not isinstance(argument, Expr):
             continue
+        outward = follows and _is_wrapper(function, argument)
+        save = (
+            Save(site.call, argument, inner.path if depth == 0 else None)
+            if outward
+            else inner._replace(content=argument)
+        )
         outer = site.call.context.function
         further = _parameter(argument, outer)
         if further is not None and outer is not None and outer is not function and depth < _DEEPEST:
-            yield from _passed(script, outer, further, depth + 1)
+            yield from _passed(script, save, outer, further, depth + 1, outward)
         else:
-            yield Save(site.call, argument, None)
+            yield save
+
+
+def _is_wrapper(function: Function, given: Expr) -> bool:
+    """A function that is called to save something: it is named so, or what it is given is put together for it. What
+    saves its options among all else it does (`train(args)`) is none."""
+    name = function.name
+    if name == "__call__" and function.cls is not None:
+        name = function.cls.name
+    return bool(_SAVING.search(name)) or not isinstance(given, (Name, Attribute))
 
 
 def _parameter(expr: Expr, function: Function | None) -> str | None:

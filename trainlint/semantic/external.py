@@ -482,6 +482,10 @@ def _tensor_method(inference: Inference, owner: Tensor, name: str, call: Call) -
         return Number("int") if call.args else Items("tuple", None, Number("int"))
     if name == "stride":
         return Items("tuple", None, Number("int"))
+    if name == "items":  # of a model's output that is a dict
+        return Items("list", None, Items("tuple", (Text(), owner), UNKNOWN))
+    if name == "keys":
+        return Items("list", None, Text())
     if name in known.NUMBER_METHODS:
         return Number("int")
     if name in known.NO_VALUE_METHODS:

@@ -198,6 +198,8 @@ class Guards:
         for counter, other in ((left, right), (right, left)):
             if self._is_step(counter):
                 value = self.inference.value(other)
+                if isinstance(value, Unknown) and _is_sum(counter) and isinstance(other, (Name, Attribute)):
+                    return RARE  # `i + 1 == args.batches`: only who counts adds one
                 if (isinstance(value, (Number, Const)) and not isinstance(constant(value), (str, bool))) or isinstance(
                     other, Operator
                 ):
@@ -310,6 +312,10 @@ class Guards:
 
 
 _CONTRARY = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">", "in": "not in", "not in": "in"}
+
+
+def _is_sum(expr: Expr) -> bool:
+    return isinstance(expr, Operator) and expr.op in ("+", "-")
 
 
 def _is_none(test: Expr | None) -> bool:

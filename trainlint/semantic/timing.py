@@ -11,7 +11,7 @@ from trainlint.records import NamedTuple
 from trainlint.semantic import transfers
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Assign, Call, Expr, For, Name, Operator, Statement, While
-from trainlint.semantic.values import External, Routine, Tensor, Unknown, each
+from trainlint.semantic.values import Batch, External, Routine, Tensor, Unknown, each
 from trainlint.semantic.walk import expressions
 from trainlint.semantic.work import BACKWARD, FORWARD, STEP
 
@@ -121,7 +121,7 @@ def _single_work(script: Script, between: tuple[Statement, ...]) -> tuple[Call, 
             return None
         calls = [c for c in script.module.calls if _is_in(c, statement)]
         for call in sorted(calls, key=lambda c: c.order):
-            if waits(script, call, 0):
+            if waits(script, call, 0) or (found and _copies_and_waits(script, call)):
                 return None
             kind = _kind(script, call, 0)
             if kind is not None:
@@ -176,6 +176,19 @@ def waits(script: Script, call: Call, depth: int) -> bool:
         waits(script, inner, depth + 1)
         for callee in script.inference.callgraph.callees(call)
         for inner in callee.function.calls
+    )
+
+
+def _copies_and_waits(script: Script, call: Call) -> bool:
+    """`targets.to(device)`: a copy to the device that is not told otherwise waits for what was queued before it."""
+    if call.attr not in ("to", "cuda") or call.receiver is None:
+        return False
+    held = script.value(call.receiver)
+    return (
+        isinstance(held, (Tensor, Batch, Unknown))
+        and getattr(held, "device", None) != "device"
+        and transfers.target_of(script, call) == "device"
+        and transfers.is_non_blocking(script, call) is not True
     )
 
 

@@ -66,19 +66,21 @@ class CheckpointNotWeightsOnlyLoadable(Rule):
     def check(self, script: Script) -> Iterator[Hit]:
         module = script.module
         seen: set[tuple[object, ...]] = set()
+        told: set[int] = set()
         quiet: bool | None = None
         for save in sorted(checkpoints.saves(script), key=lambda s: s.call.order):
             if save.call.context.module is not module or checkpoints.in_memory(script, save.path):
                 continue
             key = checkpoints.identity(script, save.content)
             parts = checkpoints.refused(script, save.content)
-            if not parts or key in seen:
+            if not parts or key in seen or id(save.call) in told:
                 continue
             if quiet is None:
                 quiet = checkpoints.reads_in_full(script)
             if quiet:
                 return
             seen.add(key)
+            told.add(id(save.call))
             yield Hit(save.call, {"what": self._words(parts, describe.text(save.content))})
 
     def _words(self, parts: list[Part], whole: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from trainlint.findings import Claim, Level
 from trainlint.rules import rewrites
 from trainlint.rules.rule import Hit, Note, Rewrite, Rule
-from trainlint.semantic import loading, reading
+from trainlint.semantic import loading, reading, told_datasets
 from trainlint.semantic.contexts import dotted_name
 from trainlint.semantic.facts import Call, Constant, Expr, For, Operator, While
 from trainlint.semantic.values import Const, each
@@ -41,7 +41,8 @@ class PersistentWorkersMissing(Rule):
 
     ## When it is silent
 
-    One pass; workers that may be none (then the option raises); options that cannot be seen; the Hugging Face Trainer.
+    One pass; workers that may be none (then the option raises); options that cannot be seen; the Hugging Face Trainer; a
+    dataset that the main process is seen to change between epochs (`dataset.set_epoch(epoch)`).
 
     ## Fix safety
 
@@ -77,6 +78,8 @@ class PersistentWorkersMissing(Rule):
             for feed in script.feeding.feeds(call):
                 frame = script.feeding.epoch_loop(feed, call)
                 if frame is not None and isinstance(frame.record, (For, While)):
+                    if told_datasets.is_told(script, call):
+                        break
                     notes = (Note(frame.record, "it is iterated on every turn of this loop"),)
                     yield Hit(call, {}, None, notes, rewrite=self._rewrite(script, call, workers))
                     break

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,9 @@ from trainlint.findings import Level
 from trainlint.patterns_on_use import Pattern
 from trainlint.rules import describe
 from trainlint.rules.rule import Hit, Rule
-from trainlint.semantic.facts import Call, Conditional, Constant, Expr
+from trainlint.semantic import walk
+from trainlint.semantic.contexts import dotted_name
+from trainlint.semantic.facts import Assign, Attribute, Call, Conditional, Constant, Expr, Name
 from trainlint.semantic.values import External, each
 
 if TYPE_CHECKING:
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
 
 # a launcher or the script shows each process only its own card: then that card is number 0
 _OWN_CARD = Pattern(rb"CUDA_VISIBLE_DEVICES")
+
+_RANK = Pattern(r"rank|gpu|local", re.I)
 
 
 class HardCodedDeviceUnderDdp(Rule):
@@ -76,9 +81,32 @@ class HardCodedDeviceUnderDdp(Rule):
             given = self._device(script, call)
             if given is None or not self._is_first_card(given, call) or ranks.guarded(given.context):
                 continue
+            if self._is_replaced(call):
+                continue
             if ranks.on_every_rank(call.context) is None or script.semantics.program.says(script.module, _OWN_CARD):
                 continue
             yield Hit(call, {"device": describe.text(call)})
+
+    def _is_replaced(self, call: Call) -> bool:
+        """`device = torch.device("cuda:0")`, and behind it `if local_rank != -1: device = torch.device("cuda", local_rank)`."""
+        statement = call.statement
+        if not isinstance(statement, Assign) or len(statement.targets) != 1:
+            return False
+        target, module, function = statement.targets[0], call.context.module, call.context.function
+        if isinstance(target, Name):
+            bindings = (function.locals if function is not None else module.names).get(target.id, [])
+        elif isinstance(target, Attribute):
+            bindings = module.stores.get(dotted_name(target) or "", [])
+        else:
+            return False
+        return any(
+            b.how == "assign"
+            and b.order > call.order
+            and b.context.function is function
+            and b.value is not None
+            and any(isinstance(part, (Name, Attribute)) and _RANK.search(_word(part)) for part in walk.inside(b.value))
+            for b in bindings
+        )
 
     def _device(self, script: Script, call: Call) -> Expr | None:
         """The argument of a call that is a device."""
@@ -111,3 +139,7 @@ class HardCodedDeviceUnderDdp(Rule):
         if isinstance(given.value, bool) or given.value != 0:
             return False
         return call.attr == "cuda" or call.keyword("device") is given
+
+
+def _word(expr: Name | Attribute) -> str:
+    return expr.id if isinstance(expr, Name) else expr.attr
