@@ -306,3 +306,18 @@ def test_a_delay_of_each_micro_batch_is_told_by_what_one_of_them_takes(micro_bat
     ranks = outcome(rank(0, 1.5), rank(1, 11.5))
     found = diagnose(replace(evidence(), timed=ranks), None)
     assert any("rank 1 is a straggler" in note for note in found.notes) is late
+
+
+@pytest.mark.parametrize(
+    ("steps", "slow", "late"),
+    [(12, [9.0], True), (12, [0.5, 9.0, 0.5, 9.0, 9.0], False), (4, [9.0], False)],
+)
+def test_a_straggler_is_late_on_most_steps(steps: int, slow: list[float], late: bool) -> None:
+    """Ranks that share a core come late by turns: a step in which the other one ran first says nothing."""
+
+    def rank(number: int, ms: list[float]) -> dict[str, Any]:
+        sums = {str(n): {"to_backward_ns": ms[n % len(ms)] * 1e6} for n in range(20)}
+        return result([20.0] * steps, sums=sums, rank=number, world=2)
+
+    found = diagnose(replace(evidence(), timed=outcome(rank(0, [1.0]), rank(1, slow))), None)
+    assert any("rank 1 is a straggler" in note for note in found.notes) is late

@@ -378,3 +378,29 @@ def test_frames_of_the_instruments_are_left_out_of_a_traceback() -> None:
         "return self._op(*args)",
         "RuntimeError: shapes",
     ]
+
+
+@pytest.mark.parametrize(("since", "still"), [(9.0, True), (4.0, False), (None, False)])
+def test_a_script_that_hangs_is_told_from_a_slow_one(since: float | None, still: bool) -> None:
+    made = {"why": "deadline", "anchor": None, "optimizers": [{"steps": 4}], "boundaries_ns": [0, 10**8, 5 * 10**8]}
+    outcome = Outcome(Pass("timing"), [{**made, "since_boundary_s": since}], None, "deadline", 9.0, "")
+    said = messages.fewer_steps(BASE, outcome) or ""
+    assert said.startswith("the deadline came after 4 of 11 steps")
+    assert ("the script had stood still for 9 s" in said) is still
+
+
+@pytest.mark.torch
+def test_of_several_processes_the_first_error_is_the_cause(tmp_path: Path) -> None:
+    """Not the one of the lowest process number, nor the one whose peer has gone."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import subprocess, sys\nimport torch\n"
+        "if sys.argv[1:]:\n    raise ValueError('broke first')\n"
+        "subprocess.run([sys.executable, __file__, 'child'])\nraise RuntimeError('connection closed by peer')\n"
+    )
+    session = Session(replace(BASE, script=str(script), cwd=tmp_path))
+    try:
+        outcome = session.launch(Pass("timing"))
+    finally:
+        session.close()
+    assert [error["message"] for error in outcome.errors] == ["broke first", "connection closed by peer"]
