@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runtime_check.evidence import Evidence
-from runtime_check.experiments.loader import HANDOVER_MS, wait_of_a_batch_ms
+from runtime_check.experiments.loader import HANDOVER_MS, keeps_all_cores_busy, wait_of_a_batch_ms
 from runtime_check.experiments.memory import growth_per_step
 from runtime_check.machine import Utilisation
 from runtime_check.measures import bytes_text, steps_seen
@@ -142,6 +142,10 @@ def _loader_advice(evidence: Evidence) -> str:
         return (
             f"larger batches, or a whole batch by one index at {place}: a worker takes about as long to hand over "
             f"a batch as this one takes to make it ({waits:.2f} ms)"
+        )
+    if not loader["workers"] and keeps_all_cores_busy(evidence):
+        return (
+            f"less work per item at {place}: all cores are busy already, so that workers would take turns with the step"
         )
     if not loader["workers"]:
         return f"num_workers=2 and more at {place} (it is 0)"
