@@ -102,6 +102,8 @@ def ended_before_a_step(options: Options, outcome: Outcome) -> str:
         text += "\n  If it needs arguments, put them after `--`."
     elif "No module named 'torch'" in outcome.log_tail and options.command is None:
         text += f"\n  {options.python} has no torch: name the Python that has it with --python."
+    elif "No module named 'torch'" in outcome.log_tail:
+        text += "\n  The Python of --cmd has no torch: begin it with the path of the one that has."
     elif outcome.exit_code == -9:
         text += "\n  Signal 9 is what the kernel sends when memory runs out."
     return text

@@ -60,6 +60,8 @@ def test_a_python_without_torch_is_named_with_what_to_do(tmp_path: Path) -> None
     report = verify(replace(BASE, script=str(script), cwd=tmp_path))
     assert report.exit_code == 2
     assert f"{sys.executable} has no torch: name the Python that has it with --python." in (report.failure or "")
+    whole = replace(BASE, command=f"{sys.executable} {script}", script=None, cwd=tmp_path)
+    assert "The Python of --cmd has no torch: begin it with the path of the one that has." in str(verify(whole).failure)
 
 
 @pytest.mark.torch
@@ -297,6 +299,15 @@ def test_an_interrupt_during_the_static_check_has_the_exit_code_of_one(
     (tmp_path / "a.py").write_text("raise SystemExit('was run')\n")
     assert main([str(tmp_path / "a.py")], check=check) == 130
     assert capsys.readouterr().err == "verify: interrupted; nothing was run.\n"
+
+
+def test_the_static_check_leaves_no_cache_in_the_project(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import torch\nx = torch.zeros(1)\nprint('ran')\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    full = [sys.executable, "-m", "trainlint", "verify", "a.py", "--only", "TL1"]
+    done = subprocess.run(full, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert "--only TL1 is no finding of this script" in done.stderr  # the check was made
+    assert [path.name for path in tmp_path.iterdir()] == ["a.py"]
 
 
 def test_it_says_that_it_executes_the_script(tmp_path: Path) -> None:
