@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runtime_check.evidence import Evidence
-from runtime_check.experiments.loader import HANDOVER_MS, wait_of_a_batch_ms
+from runtime_check.experiments.loader import HANDOVER_MS, keeps_all_cores_busy, wait_of_a_batch_ms
 from runtime_check.experiments.memory import growth_per_step
 from runtime_check.machine import Utilisation
 from runtime_check.measures import bytes_text, steps_seen
-from runtime_check.statistics import span
+from runtime_check.statistics import median, quantile, span
 
 INPUT_BOUND = 0.15  # share of the step spent waiting for data from which on data is the bottleneck
 UNCLAIMED = 0.5  # share of the step in no known part from which on it is not called computing: it may only wait
@@ -22,6 +22,7 @@ NEARLY_FULL = 0.9  # of the device's memory
 IDLE_GPU = 0.5
 JITTERY = 1.0  # the middle 80 % of the steps spread by the median step
 TOP_LINES = 10
+STRAGGLER_STEPS = 5  # at least, before a rank is called slow
 START_COUNTS = 0.9  # of the peak of the first steps, beside the one of the steps after them
 
 
@@ -141,6 +142,10 @@ def _loader_advice(evidence: Evidence) -> str:
         return (
             f"larger batches, or a whole batch by one index at {place}: a worker takes about as long to hand over "
             f"a batch as this one takes to make it ({waits:.2f} ms)"
+        )
+    if not loader["workers"] and keeps_all_cores_busy(evidence):
+        return (
+            f"less work per item at {place}: all cores are busy already, so that workers would take turns with the step"
         )
     if not loader["workers"]:
         return f"num_workers=2 and more at {place} (it is 0)"
@@ -265,13 +270,14 @@ def _straggler(evidence: Evidence) -> _Straggler | None:
     """DDP makes all ranks' steps equally long; a slow one shows in the time to its first backward."""
     from runtime_check.measures import timing
 
-    times = {}
+    each = {}
     for result in evidence.ranks(evidence.timed):
         measured = timing(result)
-        if measured is not None and measured.to_backward_ms is not None:
-            times[result["rank"]] = measured.to_backward_ms
-    if len(times) < 2:
+        if measured is not None and len(measured.to_backward_each) >= STRAGGLER_STEPS:
+            each[result["rank"]] = measured.to_backward_each
+    if len(each) < 2:
         return None
+    times = {rank: median(ms) for rank, ms in each.items()}
     slow, fast = max(times, key=lambda rank: times[rank]), min(times, key=lambda rank: times[rank])
     timing_ = evidence.timing
     if timing_ is None:
@@ -279,5 +285,7 @@ def _straggler(evidence: Evidence) -> _Straggler | None:
     # The delay comes again with each micro-batch: it is compared with what one of them takes.
     turn_ms = timing_.median_ms / max(1.0, evidence.micro_batches)
     if times[slow] - times[fast] < max(1.0, 0.2 * turn_ms):
+        return None
+    if quantile(each[slow], 0.25) <= quantile(each[fast], 0.75):  # on too few cores now one comes late, now the other
         return None
     return _Straggler(slow, times[slow], fast, times[fast])

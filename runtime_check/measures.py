@@ -27,7 +27,7 @@ class Timing:
     excluded: dict[str, int]
     cpu_share: float  # of one core
     cuda_ms: tuple[float, ...] = ()
-    to_backward_ms: float | None = None  # from the step's start to its first backward
+    to_backward_each: tuple[float, ...] = ()  # milliseconds from a step's start to its first backward
 
     @property
     def median_ms(self) -> float:
@@ -40,6 +40,10 @@ class Timing:
     @property
     def p90_ms(self) -> float:
         return quantile(self.steps_ms, 0.9)
+
+    @property
+    def to_backward_ms(self) -> float | None:
+        return median(self.to_backward_each) if self.to_backward_each else None
 
     @property
     def jitter(self) -> float:
@@ -92,7 +96,7 @@ def timing(result: dict[str, Any]) -> Timing | None:
         excluded=excluded,
         cpu_share=share(sum(cpu[n] - cpu[n - 1] for n in plain), total_ns),
         cuda_ms=tuple(cuda[n - 1] for n in plain if n - 1 < len(cuda)),
-        to_backward_ms=median(known) if known else None,
+        to_backward_each=tuple(known),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from runtime_check.options import Options, ignoring_flag
 
 LAST_LINES = 12
 FEWEST_STEPS = 5  # of a script that can be timed: two choose the clock, one is the warm-up, two boundaries make a step
+
+STILL_S = 5.0  # without a step, and ten times the longest step
 
 _OWN = str(Path(__file__).resolve().parent)
 
@@ -99,6 +102,8 @@ def ended_before_a_step(options: Options, outcome: Outcome) -> str:
         text += "\n  If it needs arguments, put them after `--`."
     elif "No module named 'torch'" in outcome.log_tail and options.command is None:
         text += f"\n  {options.python} has no torch: name the Python that has it with --python."
+    elif "No module named 'torch'" in outcome.log_tail:
+        text += "\n  The Python of --cmd has no torch: begin it with the path of the one that has."
     elif outcome.exit_code == -9:
         text += "\n  Signal 9 is what the kernel sends when memory runs out."
     return text
@@ -190,10 +195,19 @@ def fewer_steps(options: Options, outcome: Outcome) -> str | None:
         return None
     made = f"after {steps_done(result)} of {asked} steps"
     if result["why"] != "script_ended":
-        made = f"the deadline came {made}"
+        made = f"the deadline came {made}{_stood_still(result)}"
     else:
         made = _ended(options, outcome, made)
     return f"{made}; what was counted rests on few steps."
+
+
+def _stood_still(result: dict[str, Any]) -> str:
+    """A slow script and one that hangs look alike by their steps, not by the time since the last one."""
+    since, boundaries = result.get("since_boundary_s") or 0.0, result["boundaries_ns"]
+    longest = max((later - earlier for earlier, later in itertools.pairwise(boundaries)), default=0) / 1e9
+    if len(boundaries) < 2 or since < max(STILL_S, 10 * longest):
+        return ""
+    return f", and by then the script had stood still for {since:.0f} s (a rank that waits for another, a lock, a dead worker?)"
 
 
 def too_few_steps(options: Options, outcome: Outcome) -> str:

@@ -363,7 +363,8 @@ class _Run:
             found.append(messages.busy_machine(load, machine.usable_cpus(), threads))
         except (OSError, AttributeError):
             pass
-        return list(dict.fromkeys(text for text in found if text))
+        # Passes that stood still say it once, though each for another number of seconds.
+        return list({text.split(" had stood still for ")[0]: text for text in reversed(found) if text}.values())[::-1]
 
 
 def hashes(options: Options, findings: tuple[Finding, ...]) -> dict[str, str]:

@@ -6,9 +6,11 @@ from typing import Any
 
 from runtime_check.evidence import Answer, Evidence, Experiment, Verdict, no_steps
 from runtime_check.findings import Finding
-from runtime_check.measures import steps_done
+from runtime_check.machine import usable_cpus
+from runtime_check.measures import cores_text, steps_done
 from runtime_check.statistics import median, share, span
 
+ALL_BUSY = 0.9  # of the cores that there are: then no worker works beside the step
 HANDOVER_MS = 1.0  # from a worker to the training process, a batch that is ready (0.8 to 1.2 ms where it was measured)
 
 
@@ -42,12 +44,24 @@ def loader_wait(finding: Finding, evidence: Evidence) -> Answer:
             "can tell"
         )
         return Answer(Verdict.INCONCLUSIVE, text, "loader_wait_share", seen)
+    if finding.code == "TL303" and least >= delta and keeps_all_cores_busy(evidence):
+        text = (
+            f"the step waits {span(least, most)} of its {timing.median_ms:.1f} ms for data{workers}, but it keeps "
+            f"{cores_text(usable_cpus())} busy all the time: workers would take turns with it, so only a comparison can tell"
+        )
+        return Answer(Verdict.INCONCLUSIVE, text, "loader_wait_share", seen)
     if least >= delta:
         text = f"the step waits {span(least, most)} of its {timing.median_ms:.1f} ms for data{workers}"
         return Answer(Verdict.CONFIRMED, text, "loader_wait_share", seen)
     why = "the launches disagree" if most >= delta else "near the least that counts"
     text = f"the step waits {span(least, most)} of its time for data: {why} ({delta:.0%})"
     return Answer(Verdict.INCONCLUSIVE, text, "loader_wait_share", seen)
+
+
+def keeps_all_cores_busy(evidence: Evidence) -> bool:
+    """Without a GPU, data that is computed competes with the step; data that is waited for does not."""
+    timing = evidence.timing
+    return timing is not None and not evidence.cuda and timing.cpu_share >= ALL_BUSY * usable_cpus()
 
 
 def wait_of_a_batch_ms(loader: dict[str, Any]) -> float | None:

@@ -241,6 +241,7 @@ class Clock:
             ],
             "warmup": self.warmup,
             "boundaries_ns": list(self.boundaries),
+            "since_boundary_s": (now() - self.boundaries[-1]) / 1e9 if self.boundaries else None,
             "cpu_ns": [mark[0] for mark in self.marks],
             "cuda_ms": cuda_ms,
             "flags": {str(k): sorted(v) for k, v in list(self.flags.items())},

@@ -7,6 +7,7 @@ from __future__ import annotations
 import builtins
 import os
 import sys
+import time
 import traceback
 from typing import Any
 
@@ -63,6 +64,7 @@ def record(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         message=message,
         site=[own[-1].filename, own[-1].lineno, own[-1].name] if own else list(sites.UNKNOWN),
         out_of_memory=is_out_of_memory(kind.__name__, message),
+        at_ns=time.time_ns(),  # of several ranks the first to fail has the cause: the others lose their peer
     )
     for do in ON_ERROR:
         do(error)

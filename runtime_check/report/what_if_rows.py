@@ -62,7 +62,8 @@ def _memory(made: dict[str, Any]) -> tuple[str, str] | None:
         return None
     phase = "in evaluation" if effect.get("metric") == "eval_peak_bytes" else "in training"
     span = f"{bytes_text(effect['a'])} \N{RIGHTWARDS ARROW} {bytes_text(effect['b'])}" if "a" in effect else ""
-    return f"{100 * change['value']:+.1f} %", f"{phase}, {span}"
+    percent = f"{100 * change['value']:+.1f} %"
+    return "0 %" if percent in ("+0.0 %", "-0.0 %") else percent, f"{phase}, {span}"
 
 
 def _doubts(made: dict[str, Any]) -> list[str]:

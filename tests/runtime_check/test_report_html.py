@@ -328,3 +328,13 @@ def test_ranks_and_what_they_wait_for_are_shown_where_there_are_several() -> Non
     assert "12.25 ms" in page
     assert "<code>train.py:26</code></td><td>all_reduce" in page
     assert "of an earlier version" not in page
+
+
+@pytest.mark.parametrize(("value", "said"), [(-0.0001, "0 %"), (0.0, "0 %"), (-0.198, "-19.8 %"), (0.0301, "+3.0 %")])
+def test_a_change_of_nothing_has_no_sign(value: float, said: str) -> None:
+    from runtime_check.report.what_if_rows import tried
+
+    made = {"title": "t", "measured": True, "remark": "", "edits": [], "speedup": None, "time": None}
+    made.update(memory={"effect": {"metric": "train_peak_bytes", "a": 1024, "b": 1024}}, memory_change={"value": value})
+    (row,) = tried({"what_if": {"candidates": [made]}})
+    assert row["memory"][0] == said

@@ -33,7 +33,7 @@ def evidence(wait: float = 0.0, cuda: bool = False, syncs: float = 0.0, reserved
             "iterators": 1, "length": 100, "batch_size": 4, "ended_early": 0,
         }
     ]  # fmt: skip
-    timed = result([10.0] * 12, sums=sums, loaders=loaders)
+    timed = result([10.0] * 12, sums=sums, loaders=loaders, cpu_ns=[0] * 13)
     site = {
         "file": "train.py", "line": 9, "function": "f", "what": "item", "calls": int(syncs * 10), "steps": 10,
         "eval_calls": 0, "eval_batches": 0,
@@ -89,6 +89,32 @@ def test_a_wait_shorter_than_the_hand_over_of_a_worker_is_no_reason_for_workers(
     assert diagnose(seen, None).bound == "input-bound"
     assert "num_workers" not in diagnose(seen, None).next_step
     assert "larger batches" in diagnose(seen, None).next_step
+
+
+@pytest.mark.parametrize(
+    ("cores", "busy", "cuda", "verdict"),
+    [
+        (1, 1.0, False, Verdict.INCONCLUSIVE),
+        (1, 0.6, False, Verdict.CONFIRMED),  # it sleeps, as on a slow disk
+        (2, 1.0, False, Verdict.CONFIRMED),
+        (2, 1.9, False, Verdict.INCONCLUSIVE),
+        (1, 1.0, True, Verdict.CONFIRMED),
+    ],
+)
+def test_workers_need_a_core_to_work_on(
+    cores: int, busy: float, cuda: bool, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from runtime_check.experiments import loader
+
+    monkeypatch.setattr(loader, "usable_cpus", lambda: cores)
+    seen = evidence(wait=0.4, cuda=cuda)
+    assert seen.timed is not None
+    made = seen.timed.results[0]
+    made["cpu_ns"] = [busy * boundary for boundary in made["boundaries_ns"]]
+    answer = loader_wait(Finding("TL303", "", "train.py", "train.py", 7, 7, "loader"), seen)
+    assert answer.verdict is verdict
+    assert ("busy all the time" in answer.why) is (verdict is Verdict.INCONCLUSIVE)
+    assert ("less work per item" in diagnose(seen, None).next_step) is (verdict is Verdict.INCONCLUSIVE)
 
 
 def test_the_hand_over_itself_is_no_reason_for_more_workers() -> None:
@@ -305,4 +331,19 @@ def test_a_delay_of_each_micro_batch_is_told_by_what_one_of_them_takes(micro_bat
 
     ranks = outcome(rank(0, 1.5), rank(1, 11.5))
     found = diagnose(replace(evidence(), timed=ranks), None)
+    assert any("rank 1 is a straggler" in note for note in found.notes) is late
+
+
+@pytest.mark.parametrize(
+    ("steps", "slow", "late"),
+    [(12, [9.0], True), (12, [0.5, 9.0, 0.5, 9.0, 9.0], False), (4, [9.0], False)],
+)
+def test_a_straggler_is_late_on_most_steps(steps: int, slow: list[float], late: bool) -> None:
+    """Ranks that share a core come late by turns: a step in which the other one ran first says nothing."""
+
+    def rank(number: int, ms: list[float]) -> dict[str, Any]:
+        sums = {str(n): {"to_backward_ns": ms[n % len(ms)] * 1e6} for n in range(20)}
+        return result([20.0] * steps, sums=sums, rank=number, world=2)
+
+    found = diagnose(replace(evidence(), timed=outcome(rank(0, [1.0]), rank(1, slow))), None)
     assert any("rank 1 is a straggler" in note for note in found.notes) is late

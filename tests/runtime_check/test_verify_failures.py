@@ -60,6 +60,8 @@ def test_a_python_without_torch_is_named_with_what_to_do(tmp_path: Path) -> None
     report = verify(replace(BASE, script=str(script), cwd=tmp_path))
     assert report.exit_code == 2
     assert f"{sys.executable} has no torch: name the Python that has it with --python." in (report.failure or "")
+    whole = replace(BASE, command=f"{sys.executable} {script}", script=None, cwd=tmp_path)
+    assert "The Python of --cmd has no torch: begin it with the path of the one that has." in str(verify(whole).failure)
 
 
 @pytest.mark.torch
@@ -299,6 +301,15 @@ def test_an_interrupt_during_the_static_check_has_the_exit_code_of_one(
     assert capsys.readouterr().err == "verify: interrupted; nothing was run.\n"
 
 
+def test_the_static_check_leaves_no_cache_in_the_project(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import torch\nx = torch.zeros(1)\nprint('ran')\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    full = [sys.executable, "-m", "trainlint", "verify", "a.py", "--only", "TL1"]
+    done = subprocess.run(full, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert "--only TL1 is no finding of this script" in done.stderr  # the check was made
+    assert [path.name for path in tmp_path.iterdir()] == ["a.py"]
+
+
 def test_it_says_that_it_executes_the_script(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("print('ran')\n")
     done = command("a.py", folder=tmp_path)
@@ -378,3 +389,29 @@ def test_frames_of_the_instruments_are_left_out_of_a_traceback() -> None:
         "return self._op(*args)",
         "RuntimeError: shapes",
     ]
+
+
+@pytest.mark.parametrize(("since", "still"), [(9.0, True), (4.0, False), (None, False)])
+def test_a_script_that_hangs_is_told_from_a_slow_one(since: float | None, still: bool) -> None:
+    made = {"why": "deadline", "anchor": None, "optimizers": [{"steps": 4}], "boundaries_ns": [0, 10**8, 5 * 10**8]}
+    outcome = Outcome(Pass("timing"), [{**made, "since_boundary_s": since}], None, "deadline", 9.0, "")
+    said = messages.fewer_steps(BASE, outcome) or ""
+    assert said.startswith("the deadline came after 4 of 11 steps")
+    assert ("the script had stood still for 9 s" in said) is still
+
+
+@pytest.mark.torch
+def test_of_several_processes_the_first_error_is_the_cause(tmp_path: Path) -> None:
+    """Not the one of the lowest process number, nor the one whose peer has gone."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import subprocess, sys\nimport torch\n"
+        "if sys.argv[1:]:\n    raise ValueError('broke first')\n"
+        "subprocess.run([sys.executable, __file__, 'child'])\nraise RuntimeError('connection closed by peer')\n"
+    )
+    session = Session(replace(BASE, script=str(script), cwd=tmp_path))
+    try:
+        outcome = session.launch(Pass("timing"))
+    finally:
+        session.close()
+    assert [error["message"] for error in outcome.errors] == ["broke first", "connection closed by peer"]
