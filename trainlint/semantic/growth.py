@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     from trainlint.semantic.inference import Inference
 
 
-def appended(inference: Inference, empty: Sequence) -> Value:
-    """The join of what is appended to the name that an empty display is assigned to, in the same function or class."""
+def appended(inference: Inference, empty: Sequence) -> tuple[Value, bool]:
+    """The join of what is appended to the name that an empty display is assigned to, in the same function or class, and
+    whether that is all. It is not where items are made of the list itself: `y.append(layer(y[-1]))`. How far such a circle
+    was followed hangs on where it was entered, so that what was once found in one counts as such for good.
+    """
     module = empty.context.module
     names = _targets(empty)
     if not names:
-        return UNKNOWN
+        return UNKNOWN, False
     found: list[Value] = []
+    memo, circle = module.memo, ("grows in a circle", id(empty))
     for method in ("append", "insert", "extend"):
         for call in module.calls_by_attr.get(method, ()):
             receiver = call.receiver
@@ -28,7 +32,9 @@ def appended(inference: Inference, empty: Sequence) -> Value:
                 continue
             value = inference.value(call.args[-1])
             found.append(inference.element(value) if method == "extend" else value)
-    return join(found) if found else UNKNOWN
+            if call.args[-1].known is None:  # not settled yet
+                memo[circle] = True
+    return (join(found), circle not in memo) if found else (UNKNOWN, False)
 
 
 def added(inference: Inference, expr: Expr) -> list[Value]:

@@ -207,8 +207,10 @@ class Inference:
                 elements = one.elements
                 if elements and isinstance(index, int) and -len(elements) <= index < len(elements):
                     results.append(elements[index])
-                else:  # also of a list that began empty and was appended to
-                    results.append(join(list(elements)) if elements else one.element)
+                elif elements is None or one.grown:
+                    results.append(one.element)
+                else:
+                    results.append(join(list(elements)) if elements else UNKNOWN)
             elif isinstance(one, Table):
                 results.append(one.get(index) if index is not None else join([v for _, v in one.items] + [one.rest]))
             elif isinstance(one, Batch):
@@ -824,13 +826,12 @@ class Inference:
             elements.append(self.value(element))
         if len(elements) > 64:
             return Items(expr.kind, None, join(elements))
-        return Items(expr.kind, tuple(elements), UNKNOWN if elements else self._appended(expr))
-
-    def _appended(self, expr: Sequence) -> Value:
-        """`losses = []` and then `losses.append(loss)`: what the list will hold."""
+        if elements:
+            return Items(expr.kind, tuple(elements), UNKNOWN)
         from trainlint.semantic.growth import appended
 
-        return appended(self, expr)
+        item, settled = appended(self, expr)  # `losses = []` and then `losses.append(loss)`
+        return Items(expr.kind, (), item, settled)
 
     def _mapping(self, expr: Mapping) -> Value:
         items: list[tuple[str, Value]] = []

@@ -50,11 +50,13 @@ class Array(NamedTuple):
 
 
 class Items(NamedTuple):
-    """A tuple, list or set. `elements` None: length unknown, each one is `element`."""
+    """A tuple, list or set. `elements` None: length unknown, each one is `element`. `grown`: it began empty, and each of
+    those that were added is `element`, also by position."""
 
     kind: str
     elements: tuple[Value, ...] | None
     element: Value
+    grown: bool = False
 
 
 class Table(NamedTuple):
