@@ -270,11 +270,12 @@ def _use_index(module: Module) -> dict[str, list[_Use]]:
             dotted, _ = _root(access.value)
             if dotted is not None:
                 index.setdefault(dotted, []).append(access)
+    movers = {attr for attr in module.calls_by_attr if external.MOVERS.search(attr)}
     for call in module.calls:
         dotted = dotted_name(call.callee)
         if dotted is not None:
             index.setdefault(dotted, []).append(call)
-        if call.attr is not None and external.MOVERS.search(call.attr):
+        if movers and call.attr in movers:
             for argument in call.args:
                 moved = dotted_name(argument)
                 if moved is not None:

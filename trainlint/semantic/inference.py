@@ -597,21 +597,20 @@ class Inference:
     def _registered(self, cls: Class, name: str) -> Iterator[Value]:
         """`self.register_buffer("name", tensor)` and `register_parameter`, `add_module`."""
         for base in self.bases(cls):
-            if isinstance(base, Class):
-                for method in base.methods.values():
-                    for call in method.calls:
-                        if (
-                            call.attr in ("register_buffer", "register_parameter", "add_module", "register_module")
-                            and len(call.args) > 1
-                        ):
-                            first = call.args[0]
-                            if isinstance(first, Constant) and first.value == name:
-                                if call.attr == "register_buffer":
-                                    yield Tensor(None, False, "buffer")
-                                elif call.attr == "register_parameter":
-                                    yield Tensor(None, True, "parameter")
-                                else:
-                                    yield self.value(call.args[1])
+            if not isinstance(base, Class):
+                continue
+            for kind in ("register_buffer", "register_parameter", "add_module", "register_module"):
+                for call in base.module.calls_by_attr.get(kind, ()):
+                    function, first = call.context.function, call.args[0] if len(call.args) > 1 else None
+                    if function is None or function.cls is not base:
+                        continue
+                    if isinstance(first, Constant) and first.value == name:
+                        if kind == "register_buffer":
+                            yield Tensor(None, False, "buffer")
+                        elif kind == "register_parameter":
+                            yield Tensor(None, True, "parameter")
+                        else:
+                            yield self.value(call.args[1])
 
     # --------------------------------------------------------------------------------------------------- calls
 

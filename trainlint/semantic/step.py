@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 from trainlint.patterns_on_use import Pattern
@@ -537,7 +538,7 @@ class Steps:
         """A call that cannot be followed and is named, or given what it needs, to clear, fill or use gradients."""
         if attr == "optimizers":
             return False  # of a LightningModule: gives them, and does nothing
-        telling = _MAY_TRAIN.search(attr) is not None
+        telling = _may_train(attr)
         arguments = [*call.args, *(k.value for k in call.keywords)]
         named = [argument for argument in arguments if isinstance(argument, (Name, Attribute))]
         if not telling and not named:
@@ -665,3 +666,8 @@ def _grad_read(call: Call) -> Attribute | None:
             elif isinstance(child, Record):
                 stack.append(child)  # type: ignore[arg-type]
     return None
+
+
+@cache
+def _may_train(name: str) -> bool:
+    return _MAY_TRAIN.search(name) is not None
