@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trainlint.records import NamedTuple
 from trainlint.semantic import frameworks
 from trainlint.semantic.external import LOSS_CLASS
-from trainlint.semantic.facts import Call, Context, Expr, Function, Name, With
+from trainlint.semantic.facts import Call, Compare, Constant, Context, Expr, Function, Name, With
 from trainlint.semantic.identity import Path, Subject
 from trainlint.semantic.step import BACKWARD, EVAL_MODE, FORWARD, SOME_MODE, TRAIN_MODE, Event
 from trainlint.semantic.values import Object, Routine, Value, each
@@ -49,8 +49,8 @@ class TrainingMode:
         return found
 
     def evaluation_passes(self, loop: BatchLoop) -> list[tuple[Event, Call]]:
-        """For a loop that both trains and evaluates, by a flag: the forward and the call that passes False, where nothing
-        switches the mode for it."""
+        """For a loop that both trains and evaluates, by a flag or the name of a phase: the forward and the call that passes
+        False, or another phase, where nothing switches the mode for it."""
         function = loop.frame.function
         step = self.steps.of_loop(loop)
         backwards = step.of(BACKWARD)
@@ -59,7 +59,9 @@ class TrainingMode:
         flags = {self._flag(function, b) for b in backwards}
         if len(flags) != 1 or None in flags:
             return []
-        name = flags.pop()
+        flag = flags.pop()
+        assert flag is not None
+        name, trains = flag
         parameter = next((p for p in function.parameters if p.name == name), None)
         forward = next((e for e in step.of(FORWARD) if self._is_model(e)), None)
         if parameter is None or forward is None or forward.owner is None:
@@ -70,18 +72,24 @@ class TrainingMode:
         found: list[tuple[Event, Call]] = []
         for site in self.inference.callgraph.callers(function):
             given = site.argument(function, parameter)
-            if isinstance(given, Expr) and self.inference.constant(given) is False and not isinstance(given, Name):
+            if not isinstance(given, Expr) or isinstance(given, Name):
+                continue
+            passed = self.inference.constant(given)
+            if type(passed) is type(trains) and passed != trains:
                 verdict = self._at(site.call.context, site.call.order, None, forward, (site.call,), 1)
                 if verdict is not None and not verdict.switched and verdict.trained:
                     found.append((forward, site.call))
         return found
 
-    def _flag(self, function: Function, backward: Event) -> str | None:
-        """The parameter of a function under which its loop runs backward: `if train: loss.backward()`."""
+    def _flag(self, function: Function, backward: Event) -> tuple[str, bool | str] | None:
+        """The parameter of a function under which its loop runs backward, and what it has to be: `if train: loss.backward()`,
+        `if phase == "train": ...`."""
         for frame in backward.conditions:
-            if frame.test is None or frame.negated or not isinstance(frame.test, Name):
+            if frame.test is None or frame.negated:
                 continue
-            test: Expr = frame.test
+            test, wanted = _tested(frame.test)
+            if not isinstance(test, Name):
+                continue
             path = backward.path
             while isinstance(test, Name) and test.context.function is not function:
                 given = self.steps.identity.argument(test, path)
@@ -93,7 +101,7 @@ class TrainingMode:
                 and test.context.function is function
                 and any(p.name == test.id for p in function.parameters)
             ):
-                return test.id
+                return test.id, wanted
         return None
 
     def _is_model(self, event: Event) -> bool:
@@ -260,3 +268,12 @@ class TrainingMode:
 
     def _is_framework(self, function: Function) -> bool:
         return function.cls is not None and frameworks.class_framework(self.inference, function.cls) is not None
+
+
+def _tested(test: Expr) -> tuple[Expr, bool | str]:
+    """What a condition asks about, and what it has to be."""
+    if isinstance(test, Compare) and test.ops == ("==",):
+        subject, value = test.operands
+        if isinstance(value, Constant) and isinstance(value.value, str):
+            return subject, value.value
+    return test, True
