@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -37,7 +36,7 @@ _KEPT = 8_000_000  # of those asked for last; besides them what is known of thes
 _READ_MEANWHILE = 3_000_000  # before it is looked which are the last
 _MOST_KEPT = 18_000_000
 
-_PYTHON_2_EXCEPT = re.compile(r"\s*except\s[^#'\"]*,\s*[a-z_]\w*\s*:")
+_PYTHON_2_EXCEPT = Pattern(r"\s*except\s[^#'\"]*,\s*[a-z_]\w*\s*:")
 
 
 class Raw(NamedTuple):

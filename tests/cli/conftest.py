@@ -41,7 +41,7 @@ def lint(project: Path, tmp_path: Path) -> Iterator[Lint]:
             raise result.exception
         return result
 
-    with installed(tmp_path / "index.json"):
+    with installed():
         yield run
 
 

@@ -5,28 +5,26 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import fake.analysis
-from trainlint.rules import registry
+from trainlint.rules import listed, registry
 
 _RULES = ("tl101_item_in_hot_loop", "tl305_persistent_workers_missing", "tl501_data_parallel")
 _ITSELF = ("tl000_not_checked", "tl001_unused_suppression")
 
 
 @contextmanager
-def installed(index: Path) -> Iterator[None]:
-    """`index` is a file to write."""
+def installed() -> Iterator[None]:
+    """Instead of the rules there are."""
     modules = [*(f"trainlint.rules.itself.{name}" for name in _ITSELF), *(f"fake.{name}" for name in _RULES)]
-    index.write_text(registry.render_index(modules), encoding="utf-8")
-    before = registry.INDEX, sys.modules.get("trainlint.analysis")
-    registry.INDEX = str(index)
+    before = listed.ROWS, sys.modules.get("trainlint.analysis")
+    listed.ROWS = tuple(registry.list_rows(modules))
     sys.modules["trainlint.analysis"] = fake.analysis
     _forget()
     try:
         yield
     finally:
-        registry.INDEX = before[0]
+        listed.ROWS = before[0]
         if before[1] is None:
             del sys.modules["trainlint.analysis"]
         else:

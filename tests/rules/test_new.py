@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import shutil
 import subprocess
 import sys
@@ -107,5 +108,6 @@ def _run(folder: Path, module: str, *arguments: str) -> subprocess.CompletedProc
 
 
 def _index(folder: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads((folder / "trainlint/rules/index.json").read_text(encoding="utf-8"))
-    return rows
+    rows = runpy.run_path(str(folder / "trainlint/rules/listed.py"))["ROWS"]
+    names = ("code", "name", "level", "claim", "triggers", "module", "preview", "near")
+    return [dict(zip(names, row, strict=True)) for row in rows]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
@@ -11,6 +10,8 @@ from verify_runs import ROOT
 
 from runtime_check.claims import EXPERIMENTS, REASONS, reason_not_run
 from runtime_check.experiments import EXPERIMENTS as FUNCTIONS
+from trainlint.findings import Claim
+from trainlint.rules.registry import index
 
 #: Codes of the catalogue whose claim is sync, time, memory, loader or behaviour.
 CLAIMING = """
@@ -35,13 +36,7 @@ def test_no_table_names_what_claims_nothing() -> None:
 
 
 def test_the_linter_s_own_index_agrees() -> None:
-    index = ROOT / "trainlint" / "rules" / "index.json"
-    if not index.exists():
-        pytest.skip("the rules' index is not built")
-    content = json.loads(index.read_text(encoding="utf-8"))
-    rules = content["rules"] if isinstance(content, dict) and "rules" in content else content
-    entries = rules.values() if isinstance(rules, dict) else rules
-    claiming = {rule["code"] for rule in entries if rule.get("claim", "-") not in ("-", "none", None)}
+    claiming = {entry.code for entry in index().values() if entry.claim is not Claim.NONE}
     assert claiming <= set(EXPERIMENTS) | set(REASONS)
 
 

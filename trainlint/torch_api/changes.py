@@ -136,6 +136,7 @@ def changes() -> tuple[Change, ...]:
     return tuple(_change(row) for row in json.loads(text_of("changes.json")))
 
 
+@cache
 def changes_of(full_name: str) -> tuple[Change, ...]:
     """The rows about a name, by whichever of its full names it is reached: `torch.nn.modules.loss.MSELoss` too.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
+from trainlint.patterns_on_use import Pattern
 from trainlint.records import NamedTuple
 
 Version = tuple[int, int]  # major, minor: names come and go with minor releases
 
-_NUMBERS = re.compile(r"(\d+)\.(\d+)")
-_NAMED = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+_NUMBERS = Pattern(r"(\d+)\.(\d+)")
+_NAMED = Pattern(r"(\d+)\.(\d+)(?:\.(\d+))?")
 # No minor release of torch had more patch releases.
 _PATCHES = 4
 
@@ -73,7 +73,8 @@ def target_of(specifiers: Iterable[str], releases: tuple[Version, ...]) -> tuple
     wanted = SpecifierSet(",".join(texts))
     numbers = {(*release, patch) for release in releases for patch in range(_PATCHES)}
     # A version that a specifier names may be newer than the table, or lie between two of its releases.
-    numbers |= {(int(major), int(minor), int(patch or 0)) for major, minor, patch in _NAMED.findall(",".join(texts))}
+    found = _NAMED.finditer(",".join(texts))
+    numbers |= {(int(one[1]), int(one[2]), int(one[3] or 0)) for one in found}
     fitting = {number[:2] for number in numbers if wanted.contains(".".join(map(str, number)), prereleases=True)}
     if not fitting:
         return resolve_range(None, None, releases), False

@@ -105,14 +105,13 @@ class UnknownTorchApi(Rule):
 
     def _missing(self, reference: Reference, name: str, target: Target) -> Hit | None:
         high = target.high
-        invented = inventions().get(name)
         found = lookup(name)
         rows = [row for row in changes_of(name) if row.code == "TL901" and row.level_at(high) is Level.ERROR]
         if not rows and found.at(high) is not False:
             return None
         if found.open and found.at(high) is None and not rows:
             return None
-        row = rows[0] if rows else None
+        row, invented = rows[0] if rows else None, inventions().get(name)
         where = f"torch {shown(high)}"
         level = Level.ERROR
         if found.first is not None and found.first > high:
