@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -191,11 +192,16 @@ class Analysis:
                 for note in raw.hit.notes:
                     places.want(note.record.context.module, note.record)
         places.resolve()
-        return [
-            self._finding(source, script, places, part)
-            for group in groups
-            for part in (_by_row(script, places, group) if group[0].rule.by_row else (group,))
-        ]
+        try:
+            return [
+                self._finding(source, script, places, part)
+                for group in groups
+                for part in (_by_row(script, places, group) if group[0].rule.by_row else (group,))
+            ]
+        finally:
+            for name in ("trainlint.semantic.libcst_spans", "trainlint.rewriting"):
+                if name in sys.modules:  # only where there was something to place, or to fix
+                    sys.modules[name].forget_trees()
 
     def _finding(self, source: Source, script: Script, places: _Places, group: list[Raw]) -> Finding:
         first = group[0]

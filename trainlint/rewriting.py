@@ -202,6 +202,11 @@ def _path(tree: cst.Module, node: cst.CSTNode) -> list[cst.CSTNode]:
     return found[::-1]
 
 
+def forget_trees() -> None:
+    """As that of `libcst_spans`."""
+    _parents.cache_clear()
+
+
 @lru_cache(maxsize=8)
 def _parents(tree: cst.Module) -> dict[int, cst.CSTNode]:
     """What each node of a tree stands in, by the `id` of the node. One walk for all fixes in a statement."""

@@ -36,6 +36,11 @@ def node_spans(module: cst.Module, text: str, nodes: Iterable[cst.CSTNode]) -> d
     return _spans(_generated(module), text, {id(node): (node, node) for node in nodes}, leave_out_empty=True)
 
 
+def forget_trees() -> None:
+    """Lets go of the statements of a file that is done with: what is known of one keeps its tree alive."""
+    _generated.cache_clear()
+
+
 @lru_cache(maxsize=8)
 def _generated(module: cst.Module) -> _Code:
     """Kept for the statements asked for last: first all findings of a file want their places, and then each of their fixes."""

@@ -93,8 +93,6 @@ class Project:
                 if size > most:
                     self._resting[path] = module
                     del self._modules[path]
-        if size <= most and not self._resting:
-            return self.size
         module = None
         gc.collect()  # a module is a circle
         held = self._modules.keys() | self._resting.keys()
